@@ -72,8 +72,9 @@ def means_by_category(
             [x for x, _ in shown],
             [each.mean for _, each in shown],
             yerr=[
-                [each.mean - min(each.values) for _, each in shown],
-                [max(each.values) - each.mean for _, each in shown],
+                # a mean of equal values may be rounded to either side of them
+                [max(0.0, each.mean - min(each.values)) for _, each in shown],
+                [max(0.0, max(each.values) - each.mean) for _, each in shown],
             ],
             markersize=5,
             capsize=3,

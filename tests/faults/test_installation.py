@@ -68,7 +68,7 @@ def certificate(folder: Path) -> Path:
     if openssl is None:
         pytest.skip("NOT TESTED with a certificate of one's own: no openssl")
     new = ["req", "-newkey", "rsa:2048", "-nodes"]
-    of = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
+    of = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"]
     by = ["-CA", "own.pem", "-CAkey", "own.key", "-CAcreateserial", "-days", "2"]
     for words in (
         [*new, "-x509", "-subj", "/CN=our own authority", "-keyout", "own.key", "-out", "own.pem"],
@@ -145,7 +145,7 @@ TOLD: Dict[str, List[str]] = {
         "index-url = {there}/simple\ncert = {cert}",
         "index-url = {there}/empty\nextra-index-url = {there}/simple\ncert = {cert}",
         "no-index = true\nfind-links = {there}/simple/wanted/\ncert = {cert}",
-        "index-url = {there}/simple\ntrusted-host = 127.0.0.1",
+        "index-url = {there}/simple\ntrusted-host = localhost",
     ],
     "http": [
         "index-url = http://nowhere.invalid/simple\ntrusted-host = nowhere.invalid\nproxy = {there}"
@@ -162,7 +162,7 @@ def test_uv_installs_where_and_how_pip_would(
     index: http.server.HTTPServer, told: str, folder: Path, bare: Path
 ) -> None:
     scheme = "http" if "proxy" in told else "https"
-    there = f"{scheme}://127.0.0.1:{index.server_port}"
+    there = f"{scheme}://localhost:{index.server_port}"
     told = told.format(there=there, cert=folder / "own.pem")
     uninstall(bare)
     done = installs(bare, 'install "$PYTHON" wanted', told)
@@ -183,7 +183,7 @@ def test_pip_installs_what_uv_cannot(
     executable(other, f'#!/bin/sh\nexec "{bare}" "$@"\n')
     executable(other.with_name("uv"), "#!/bin/sh\necho 'error: UnknownIssuer' >&2; exit 2\n")
     uninstall(bare)
-    told = f"index-url = https://127.0.0.1:{index.server_port}/simple\ncert = {folder / 'own.pem'}"
+    told = f"index-url = https://localhost:{index.server_port}/simple\ncert = {folder / 'own.pem'}"
     done = installs(other, 'install "$PYTHON" wanted', told)
     assert done.returncode == 0, done.stdout + done.stderr
     said = [line for line in done.stdout.splitlines() if line.startswith("!!")]
@@ -203,7 +203,7 @@ def test_pip_installs_what_uv_cannot(
 def test_a_failure_is_one_line_with_the_reason_of_pip(
     index: http.server.HTTPServer, package: str, where: str, reason: str, folder: Path, bare: Path
 ) -> None:
-    there = f"https://127.0.0.1:{index.server_port}"
+    there = f"https://localhost:{index.server_port}"
     told = f"index-url = {where.format(there=there)}\ncert = {folder / 'own.pem'}"
     words = f'logged install "$PYTHON" {package}'
     uninstall(bare)
