@@ -51,7 +51,7 @@ def twice(name: str, world: World) -> str:
         line = re.sub(r"\b([0-9a-f]{16})[0-9a-f]{48}\b", r"\1", line)
         if ARCHIVE.search(line.partition(":")[0]) or line.startswith(" " * 6 + '"fingerprint'):
             line = line.partition(":")[0] + ": HASH"
-        lines.append(re.sub(r'("(?:ve-)?(fairseq|torch)": )"\d.*"', r'"\2": "V"', line))
+        lines.append(re.sub(r'("(?:ve-)?(fairseq|torch)(?:-fixed)?": )"\d.*"', r'"\2": "V"', line))
     return "\n".join(lines)
 
 
