@@ -53,7 +53,7 @@ def variables(told: Dict[str, str]) -> Dict[str, str]:
         given["UV_INDEX_STRATEGY"] = "unsafe-best-match"
     # pip asks the system which authorities it trusts
     if "SSL_CERT_FILE" not in given and not os.environ.get("SSL_CERT_FILE"):
-        given["UV_NATIVE_TLS"] = "true"
+        given["UV_SYSTEM_CERTS"] = "true"
     return {name: value for name, value in given.items() if name not in os.environ}
 
 

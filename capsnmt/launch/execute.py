@@ -333,7 +333,10 @@ class _Execution:
         if status:
             ended = f"exit status {status}" if status > 0 else f"signal {-status}"
             if status == -signal.SIGKILL:  # by whom, it does not know
-                ended += " (probably out of memory: give a smaller batch.max-tokens)"
+                sentences = self.run.settings.batch.max_sentences
+                key = "batch.max-sentences" if sentences else "batch.max-tokens"
+                smaller = f": give a smaller {key}" if step.name == "train" else ""
+                ended += f" (probably out of memory{smaller})"
             raise ExecutionError(
                 f"{step.name} failed with {ended}: see {where or self.folder.console_log}; fix the "
                 f"cause and run the same command again to resume"
