@@ -136,6 +136,16 @@ def finite(text: str) -> float:
     return number
 
 
+def add_user_dir(parser: argparse._ActionsContainer) -> None:
+    """Add ``--user-dir`` to a parser of a command that loads models."""
+    parser.add_argument(
+        "--user-dir",
+        type=Path,
+        metavar="DIR",
+        help="a plugin of your own that builds on this one, with the architecture of the model",
+    )
+
+
 def add_mirrors(parser: argparse._ActionsContainer) -> None:
     """Add ``--mirror`` to a parser or a group of flags."""
     parser.add_argument(

@@ -46,22 +46,27 @@ def check_file_name(name: str, where: str) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Give a temporary path, which replaces ``path`` if the block ends without an error.
-
-    An error of the file system names the file; that of a full disk does not by itself.
-    """
+    """Give a temporary path, which replaces ``path`` if the block ends without an error."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = temporary_path(path)
     try:
-        yield temporary
-        if temporary.is_dir() and path.is_dir():
-            remove(path)  # one call cannot replace a folder
-        os.replace(temporary, path)
+        with naming(path):
+            yield temporary
+            if temporary.is_dir() and path.is_dir():
+                remove(path)  # one call cannot replace a folder
+            os.replace(temporary, path)
+    finally:
+        remove(temporary)
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Let an error of the file system name a file; that of a full disk does not by itself."""
+    try:
+        yield
     except OSError as error:
         error.filename = error.filename or str(path)
         raise
-    finally:
-        remove(temporary)
 
 
 @contextmanager

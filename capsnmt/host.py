@@ -14,7 +14,9 @@ from argparse import Namespace
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Iterator
+from typing import Any, Iterator, Optional
+
+from capsnmt.cli import ConfigurationError
 
 LONGEST_SOCKET = 107  # bytes of the path of an AF_UNIX socket
 PYTHON_SINCE, PYTHON_BEFORE = (3, 9), (3, 15)
@@ -37,12 +39,22 @@ def prepare_host() -> None:
     optimize_without_compiler()
 
 
-def load_plugin() -> None:
-    """Let fairseq import this package as its ``--user-dir``, and find what it registers by name."""
+def load_plugin(other: Optional[Path] = None) -> None:
+    """Let fairseq import this package as its ``--user-dir``, and find what it registers by name.
+
+    Then an ``other`` one, of the user's own models. **D**: never one that a checkpoint names, which
+    could run code.
+    """
     prepare_host()
     from fairseq.utils import import_user_module
 
     import_user_module(Namespace(user_dir=str(Path(__file__).parent)))
+    if other is not None:
+        if not (other / "__init__.py").is_file():
+            raise ConfigurationError(
+                f"--user-dir {other} is no plugin; give the folder of its __init__.py"
+            )
+        import_user_module(Namespace(user_dir=str(other)))
 
 
 @contextmanager

@@ -32,6 +32,7 @@ from capsnmt.runs.finished import FinishedRun
 from capsnmt.runs.folder import RunFolder
 from capsnmt.runs.learning_curve import LearningCurve, read_learning_curve
 from capsnmt.runs.records import RunConfig, Score
+from capsnmt.runs.trained_rows import check_one_row
 
 DIFFERENCES = "differences.json"  # test set -> the evaluation of a run against the baseline
 
@@ -96,6 +97,8 @@ def without_folders(value: Any) -> Any:
 def keep(place: RunFolder, folder: Path) -> None:
     """Write the results of the finished run in ``place`` to a folder."""
     run, kept = FinishedRun(place.path), RunFolder(folder)
+    for other in sorted(folder.parent.glob("seed-*/config.json")):
+        check_one_row(FinishedRun(other.parent), run, "keep it elsewhere, or delete what is kept")
     folder.mkdir(parents=True, exist_ok=True)
     command = tuple(without_folders(run.config.command))
     # the data are beside the rows

@@ -50,7 +50,8 @@ def become(module: str, arguments: List[str], environment: Dict[str, str]) -> No
 
     Its three streams are those of the descriptors 0, 1 and 2.
     """
-    # as a fresh interpreter, and not that of the server
+    # as a fresh interpreter at a terminal, and not that of the server, which nohup may have started
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     tempfile.tempdir = None
     multiprocessing.current_process()._config.pop("tempdir", None)  # type: ignore[attr-defined]
     # or its workers would start by this context, and import everything

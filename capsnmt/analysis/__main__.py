@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, List, Optional, Sequence, Tuple
 from capsnmt.cli import (
     ConfigurationError,
     OneLineParser,
+    add_user_dir,
     at_least,
     check_output_file,
     comma_list,
@@ -38,6 +39,7 @@ def build_parser() -> argparse.ArgumentParser:
     add("systems", nargs="+", metavar="NAME=CHECKPOINT|RUN", help=models)
     add("--output", type=Path, required=True, metavar="DIR", help="folder to write")
     add("--data", type=Path, metavar="DIR", help="binarised data (default: the run's)")
+    add_user_dir(parser)
     add("--subset", default="test", help="subset of the data (default test)")
     numbers = {
         "sentences": (1500, positive, "sentences, chosen at random"),
@@ -111,11 +113,15 @@ def main(argv: List[str]) -> None:
     require("fairseq", "report")
 
     # after parsing: --help and a mistyped flag do not wait for torch and fairseq
+    from capsnmt.host import load_plugin
+
+    load_plugin(args.user_dir)
     from capsnmt.analysis.analyse import ANALYSES, analyse
     from capsnmt.analysis.model import Settings
     from capsnmt.analysis.page import write
 
     given = vars(args)
+    del given["user_dir"]
     systems, data, output, only = (given.pop(key) for key in ("systems", "data", "output", "only"))
     for name in only or ():
         if name not in ANALYSES:

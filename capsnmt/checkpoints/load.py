@@ -182,10 +182,15 @@ def load_trained(path: PathLike) -> Dict[str, Any]:
 
 
 def count_parameters(path: PathLike) -> int:
-    """Count the learned parameters of a checkpoint's model; tied ones count once."""
+    """Count the learned parameters of a checkpoint's model."""
+    return count_learned(load_checkpoint(path)["model"])
+
+
+def count_learned(model: Dict[str, Any]) -> int:
+    """Count the learned parameters in the state of a model; tied ones count once."""
     learned: Dict[int, int] = {
         tensor.data_ptr(): tensor.numel()
-        for name, tensor in load_checkpoint(path)["model"].items()
+        for name, tensor in model.items()
         if isinstance(tensor, torch.Tensor) and name.rsplit(".", 1)[-1] not in BUFFERS
     }
     return sum(learned.values())

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import Callable, Dict, List, Sequence, Set, Tuple
+from typing import Callable, Dict, Iterator, List, Mapping, Sequence, Set, Tuple
 
 from capsnmt import records
 from capsnmt.cli import ConfigurationError
@@ -59,6 +60,22 @@ def write_kept(
             f"limits or give more data"
         )
     return found
+
+
+def count_known(
+    train: Sequence[Path], others: Mapping[str, Sequence[Path]]
+) -> Dict[str, Tuple[int, int]]:
+    """Return how many pairs of other splits are pairs of the training text too, and of how many."""
+    pairs = {split: list(zip(*map(_sentences, paths))) for split, paths in others.items()}
+    every = set(chain.from_iterable(pairs.values()))
+    known = {pair for pair in zip(*map(_sentences, train)) if pair in every}
+    return {
+        split: (sum(pair in known for pair in each), len(each)) for split, each in pairs.items()
+    }
+
+
+def _sentences(path: Path) -> Iterator[str]:
+    return chain.from_iterable(lines_of(chunk) for (chunk,) in read_chunks(path))
 
 
 def _keep(

@@ -12,7 +12,13 @@ from capsnmt import records
 from capsnmt.cli import ConfigurationError, say
 from capsnmt.corpora import binarise as fairseq
 from capsnmt.corpora import subwords
-from capsnmt.corpora.cleaning import Judge, judge_subwords, judge_tokens, write_kept
+from capsnmt.corpora.cleaning import (
+    Judge,
+    count_known,
+    judge_subwords,
+    judge_tokens,
+    write_kept,
+)
 from capsnmt.corpora.parallel import map_file, map_jobs
 from capsnmt.corpora.prepared import DataManifest, FileRecord, PreparedData
 from capsnmt.corpora.raw import write_raw
@@ -68,7 +74,8 @@ class Preparation:
             steps = self.steps(lock)
             for number, step in enumerate(steps, 1):
                 run_step(step, done, say, f"[{number}/{len(steps)}]")
-            records.write(prepared.manifest, self._manifest(steps, done))
+            known = self._known()
+            records.write(prepared.manifest, self._manifest(steps, done, known))
         return prepared.binarised
 
     def script(self) -> Iterator[str]:
@@ -275,7 +282,23 @@ class Preparation:
                 f"differs); give another folder, or delete this one"
             )
 
-    def _manifest(self, steps: List[Step], done: StepRecords) -> DataManifest:
+    def _known(self) -> Dict[str, int]:
+        """Count and warn of the pairs of other splits that the model trains on, as it reads them.
+
+        **D**: published sets stay as they are published, and a user's own as they were given.
+        """
+        others = [split for split in self.recipe.subsets if split != "train"]
+        tokenised = {split: self._files("tokenised", split) for split in others}
+        known = {}
+        for split, (count, total) in count_known(self._files("clean", "train"), tokenised).items():
+            if count:
+                known[split] = count
+                say(f"  WARNING: {count:,} of {total:,} pairs of {split} are training pairs too")
+        return known
+
+    def _manifest(
+        self, steps: List[Step], done: StepRecords, known: Dict[str, int]
+    ) -> DataManifest:
         recipe = self.recipe
         cleaning = [step.name for step in steps if step.name in ("clean train", "limit train")]
         dropped: Dict[str, Dict[str, int]] = {name: done.records[name].notes for name in cleaning}
@@ -302,6 +325,7 @@ class Preparation:
             segmentation=records.plain(recipe.segmentation),
             models=self._models(),
             dropped=dropped,
+            known=known,
             tools={tool: version for tool, version in versions.items() if version is not None},
             sources={str(name): sha256(path) for name, path in sources.items()},
             files={str(file.relative_to(self.folder)): record for file, record in zip(files, made)},

@@ -39,6 +39,7 @@ class DataManifest(records.Record, frozen=True, kw_only=True):
     segmentation: Dict[str, Any] = field(default_factory=dict)  # method, size, joint
     models: Dict[str, str] = field(default_factory=dict)  # language -> file of the subword model
     dropped: Dict[str, Dict[str, int]] = field(default_factory=dict)  # step -> pairs by verdict
+    known: Dict[str, int] = field(default_factory=dict)  # split -> its pairs that are trained on
     tools: Dict[str, str] = field(default_factory=dict)  # distribution -> version
     sources: Dict[str, str] = field(default_factory=dict)  # source file -> SHA-256
     files: Dict[str, FileRecord] = field(default_factory=dict)  # relative to the folder

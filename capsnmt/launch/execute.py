@@ -11,7 +11,8 @@ import platform
 import shlex
 import signal
 import sys
-from typing import Any, Callable, ContextManager, List, Optional, TextIO, Tuple
+from contextlib import contextmanager
+from typing import Any, Callable, ContextManager, Iterator, List, Optional, TextIO, Tuple
 
 import torch
 from msgspec.structs import replace
@@ -25,6 +26,7 @@ from capsnmt.files import (
     atomic_writer,
     installed_version,
     locked,
+    naming,
     own_version,
     sha256,
     signature,
@@ -119,8 +121,9 @@ class _Execution:
         trained = self.trained or self.describe(self.initial())
         records.write(self.folder.training, trained)
         if trained.updates is None:
-            self.train()
-            trained = replace(trained, updates=num_updates(self.folder.last_checkpoint))
+            progress = self.train()
+            done = progress.updates or num_updates(self.folder.last_checkpoint)
+            trained = replace(trained, updates=done, parameters=progress.parameters)
             records.write(self.folder.training, trained)
         else:
             say(f"-- train: complete at {trained.updates:,} updates")
@@ -277,7 +280,7 @@ class _Execution:
             updates=num_updates(model) + (0 if before is None else before.updates),
         )
 
-    def train(self) -> None:
+    def train(self) -> TrainingProgress:
         """Train, or resume it; a stop signal asks it to save and end."""
         done, total = self.done, self.run.settings.updates
         training.check_gpus(self.run.device)
@@ -292,13 +295,15 @@ class _Execution:
             try:
                 request.unlink(missing_ok=True)
                 self.start(training.train(self.run), progress, ask=request.touch)
-            except ExecutionError:
+            except ExecutionError as error:
                 print(*progress.tail, sep="\n", file=sys.stderr)
-                raise
+                cause = f" ({progress.cause})" if progress.cause else ""
+                raise ExecutionError(f"{error}{cause}") from None
             finally:
                 request.unlink(missing_ok=True)
         if progress.stopped:  # by a request that only the training received
             raise Stopped(signal.SIGTERM)
+        return progress
 
     def step(self, step: Step) -> None:
         """Run a step unless it is complete."""
@@ -320,9 +325,12 @@ class _Execution:
         with atomic_writer(step.outputs[0]) as output, self.console() as console:
             self.start(step, keep, errors=console)
 
-    def console(self) -> TextIO:
+    @contextmanager
+    def console(self) -> Iterator[TextIO]:
         """The open log of all output that the user is not shown."""
-        return open(self.folder.console_log, "a", encoding="utf-8", errors="surrogateescape")
+        path = self.folder.console_log
+        with naming(path), open(path, "a", encoding="utf-8", errors="surrogateescape") as file:
+            yield file
 
     def start(
         self, step: Step, on_line: Callable[[str], None], where: object = "", **more: Any

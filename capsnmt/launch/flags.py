@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import json
+import math
 from typing import Any, List, Mapping, NoReturn, Sequence
 
 from capsnmt.cli import ConfigurationError, shown
@@ -35,6 +37,21 @@ SAVED_BY = {
     "last-updates": ("max-update", "save-interval-updates"),
     "last-epochs": ("max-epoch", "save-interval"),
 }
+# What fairseq takes as it is, to fail with it after hours or to train nothing: numbers by their
+# least value, of which those from 1 on are whole. The learning rate may be a list.
+LEAST = {
+    **dict.fromkeys(("beam", "nbest", "batch-size", "max-sentences", "max-tokens"), 1),
+    **dict.fromkeys(("max-tokens-valid", "batch-size-valid", "max-sentences-valid"), 1),
+    **dict.fromkeys(("max-source-positions", "max-target-positions", "max-update"), 1),
+    **dict.fromkeys(("log-interval", "save-interval", "validate-interval"), 1),
+    **dict.fromkeys(("save-interval-updates", "validate-interval-updates", "max-epoch"), 0),
+    **dict.fromkeys(("clip-norm", "label-smoothing", "warmup-updates", "weight-decay"), 0),
+    **dict.fromkeys(("max-len-a", "max-len-b", "min-len", "no-repeat-ngram-size"), 0),
+    **dict.fromkeys(("lr", "temperature"), math.ulp(0.0)),  # above 0
+    **dict.fromkeys(("adam-betas", "adam-eps"), 0),
+}
+BELOW_1 = ("adam-betas", "label-smoothing")
+AS_JSON = ("eval-bleu-args", "eval-bleu-detok-args")
 
 
 def argv(flags: Mapping[str, Any]) -> List[str]:
@@ -83,6 +100,7 @@ def check_training(settings: Settings, arguments: Sequence[str]) -> None:
     import capsnmt.plugin  # noqa: F401  registers ours
 
     parsed = check("train", options.get_training_parser(), arguments)
+    _check_values("train", settings.train)
     for way, count in settings.average.items():
         left_out_by = LEFT_OUT_BY.get(way)
         if left_out_by is not None and settings.train.get(left_out_by):
@@ -101,6 +119,56 @@ def check_training(settings: Settings, arguments: Sequence[str]) -> None:
                 f"average.{way} is {count}, but train.{end} {last} with a checkpoint every {every} "
                 f"has fewer; give --set {fix}"
             )
+
+
+def check_generation(settings: Settings, arguments: Sequence[str]) -> None:
+    """Parse the arguments of fairseq-generate as fairseq will, and build its search with them."""
+    from fairseq import options
+    from fairseq.data import Dictionary
+    from fairseq.tasks import FairseqTask
+
+    parsed = check("generate", options.get_generation_parser(), arguments)
+    _check_values("generate", settings.generate)
+    if parsed.beam % max(1, parsed.diverse_beam_groups):
+        raise ConfigurationError(
+            f"generate.diverse-beam-groups is {parsed.diverse_beam_groups}, which does not divide "
+            f"a beam of {parsed.beam}; give one that does"
+        )
+    # a task of any text, and a search that is not used
+    task = type("AnyTask", (FairseqTask,), {"target_dictionary": Dictionary()})(parsed)
+    try:
+        task.build_generator([], parsed, seq_gen_cls=lambda *_, **__: None)
+    except (AssertionError, ValueError) as wrong:
+        raise ConfigurationError(f"generate: {wrong}; drop one of its flags") from None
+
+
+def _check_values(section: str, flags: Mapping[str, Any]) -> None:
+    """Raise if the value of a flag is none that fairseq can use."""
+    for name in flags.keys() & LEAST.keys():
+        least, value = LEAST[name], flags[name]
+        words = "a whole number" if least == 1 else "a number"
+        words = "numbers" if name == "adam-betas" else words
+        allowed = f"{words} above 0" if 0 < least < 1 else f"{words}, {least:g} or more"
+        allowed += " and below 1" if name in BELOW_1 else ""
+        try:
+            numbers = [float(text) for text in str(value).strip("()[] ").split(",")]
+        except ValueError:
+            numbers = [math.nan]
+        below = 1 if name in BELOW_1 else math.inf
+        whole = least < 1 or all(number % 1 == 0 for number in numbers)
+        if not (whole and all(least <= number < below for number in numbers)):
+            raise ConfigurationError(f"{section}.{name} is {shown(value)}; give {allowed}")
+    for name in AS_JSON:
+        if isinstance(flags.get(name), str):
+            try:
+                known = json.loads(flags[name])
+            except ValueError:
+                known = None
+            if not isinstance(known, dict):
+                raise ConfigurationError(
+                    f"{section}.{name} is {shown(flags[name])}, which is no JSON; give such as "
+                    f"""'{section}.{name}={{"beam": 4}}'"""
+                )
 
 
 def check(

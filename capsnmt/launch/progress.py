@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections import deque
+from pathlib import Path
 from typing import Any, Deque, Dict, Optional, TextIO
 
+from capsnmt.files import naming
 from capsnmt.runs.learning_curve import clock
 
-STOPPED_BY = "stopped_by"  # our own statistic: what has asked the training to stop
+# Our own statistics: what has asked the training to stop; what it has learnt when it is over.
+STOPPED_BY, PARAMETERS = "stopped_by", "parameters"
+
+
+# the last line of a traceback, but for torchrun's own
+ERROR = re.compile(r"(?:\[rank\d+\]: )?((?!.*ChildFailedError)[\w.]+Error: \S.*)")
 
 
 class TrainingProgress:
@@ -24,6 +32,9 @@ class TrainingProgress:
         self.console = console
         self.tail: Deque[str] = deque(maxlen=20)  # lines that are not statistics
         self.stopped = False  # because it was asked to
+        # of a training that is over; None if it says nothing
+        self.updates: Optional[int] = None
+        self.parameters: Optional[int] = None
         self.first: Optional[int] = None
         self.started = time.monotonic()
 
@@ -36,11 +47,19 @@ class TrainingProgress:
             self.tail.append(line.rstrip("\n"))
             return
         self.stopped = self.stopped or STOPPED_BY in stats
+        if PARAMETERS in stats:
+            self.parameters, self.updates = int(stats[PARAMETERS]), int(stats["updates"])
         if "valid_loss" in stats:
             epoch, loss = stats.get("epoch"), stats["valid_loss"]
             say(f"  epoch {epoch}  valid loss {loss}{_quality(stats, 'valid_')}")
         elif "loss" in stats and "num_updates" in stats:
             say(self._update(stats))
+
+    @property
+    def cause(self) -> str:
+        """The error that ended the training, as far as its output says."""
+        lines = (ERROR.fullmatch(line) for line in reversed(self.tail))
+        return next((found[1] for found in lines if found), "")
 
     def _update(self, stats: Dict[str, Any]) -> str:
         done = int(stats["num_updates"])
@@ -73,4 +92,5 @@ def _statistics(line: str) -> Optional[Dict[str, Any]]:
 
 def say(line: str) -> None:
     """Print a line at once, also through a pipe."""
-    print(line, flush=True)
+    with naming(Path("standard output")):
+        print(line, flush=True)

@@ -78,7 +78,11 @@ def assign(settings: Dict[str, Any], assignment: str) -> None:
             f"--set {shown(assignment)[1:-1]} is not KEY=VALUE; give such as train.lr=0.003, where "
             f"null removes a key"
         )
-    override(settings, key, value_of(text), "--set")
+    value = value_of(text)
+    section, _, flag = key.partition(".")
+    if section in ("train", "generate") and flag and isinstance(value, dict):
+        value = text.strip()  # JSON, which fairseq reads itself
+    override(settings, key, value, "--set")
 
 
 def complete(settings: Mapping[str, Any], row: str) -> Settings:

@@ -9,6 +9,7 @@ once, as a line of JSON; fairseq itself would repeat them with every epoch.
 
 from __future__ import annotations
 
+import errno
 import functools
 import json
 import logging
@@ -22,7 +23,7 @@ import sys
 import zlib
 from pathlib import Path
 from types import FrameType
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 import capsnmt.plugin  # noqa: F401  # isort: skip  (first: fairseq opens the root logger)
 
@@ -32,9 +33,9 @@ from fairseq import checkpoint_utils, options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.distributed import utils as distributed_utils
 
-from capsnmt.checkpoints.load import load_checkpoint
+from capsnmt.checkpoints.load import count_learned, load_checkpoint
 from capsnmt.checkpoints.resume import LAST, STOP_FILE
-from capsnmt.launch.progress import STOPPED_BY
+from capsnmt.launch.progress import PARAMETERS, STOPPED_BY
 from capsnmt.runs.learning_curve import PEAK_MEMORY
 
 logger = logging.getLogger("capsnmt.launch.train")
@@ -85,6 +86,24 @@ def restore_patience(settings: Any) -> Dict[str, Any]:
     return count
 
 
+def name_what_cannot_be_saved(save: Callable[..., None]) -> Callable[..., None]:
+    """Return fairseq's function that saves a checkpoint, with errors that name the file.
+
+    That of a full disk does not by itself, and torch raises what it makes of it.
+    """
+
+    @functools.wraps(save)
+    def saved(state: Any, filename: str, *more: Any, **options: Any) -> None:
+        try:
+            save(state, filename, *more, **options)
+        except (OSError, RuntimeError) as error:
+            fault = getattr(error, "strerror", None) or str(error).splitlines()[0]
+            number = getattr(error, "errno", None) or errno.EIO
+            raise OSError(number, fault, filename) from None
+
+    return saved
+
+
 def ignore_stops(_: int = 0) -> None:
     """Ignore the signals in this process: SLURM sends them to every process of a job.
 
@@ -122,6 +141,8 @@ def train(cfg: Any) -> None:
     # The workers of a killed torchrun would go on without the lock, and overwrite checkpoints.
     parent = os.getppid() if "TORCHELASTIC_RUN_ID" in os.environ else None
 
+    trained: List[Any] = []  # by the first process, unless it is to stop
+
     def validate_and_save(
         cfg: Any, trainer: Any, task: Any, epoch_itr: Any, subsets: List[str], end_of_epoch: bool
     ) -> Tuple[List[Any], bool]:
@@ -135,6 +156,7 @@ def train(cfg: Any) -> None:
             checkpoint_utils.save_checkpoint(cfg.checkpoint, trainer, epoch_itr, None)
         if not trainer.is_data_parallel_master:
             return losses, ended or bool(cause)
+        trained[:] = [] if cause else [trainer]
         if cause:
             asker = str(request.file) if cause == BY_FILE else signal.Signals(cause).name
             logger.info(json.dumps({STOPPED_BY: asker, "updates": trainer.get_num_updates()}))
@@ -145,6 +167,8 @@ def train(cfg: Any) -> None:
         return losses, ended or bool(cause)
 
     fairseq_train.validate_and_save = validate_and_save
+    save = checkpoint_utils.torch_persistent_save
+    checkpoint_utils.torch_persistent_save = name_what_cannot_be_saved(save)
     # fairseq would forget the peak after every update; its gb_free is the least so far instead
     torch.cuda.reset_peak_memory_stats = lambda: None
     torch.utils.data.DataLoader = functools.partial(
@@ -152,6 +176,9 @@ def train(cfg: Any) -> None:
     )
     try:
         fairseq_train.main(cfg)
+        for trainer in trained:  # the launcher need not load the checkpoint for these
+            ended = {PARAMETERS: count_learned(trainer.get_model().state_dict())}
+            logger.info(json.dumps({**ended, "updates": trainer.get_num_updates()}))
     finally:
         # On exit Python sends the workers that load data SIGTERM, which they ignore, and waits.
         for worker in multiprocessing.active_children():

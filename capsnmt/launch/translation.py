@@ -116,8 +116,6 @@ def score(run: Run, test_set: str) -> Step:
 
 def check_settings(run: Run) -> None:
     """Raise unless the commands after the training will understand their arguments."""
-    from fairseq import options
-
     # D: absolute, as a job and --resume have them
     for path in (run.model.absolute(), run.data.binarised.absolute()):
         if os.pathsep in str(path):
@@ -126,7 +124,7 @@ def check_settings(run: Run) -> None:
                 f"--name or --prepared"
             )
     test_set = next(iter(run.settings.data.test_sets))
-    flags.check("generate", options.get_generation_parser(), generate(run, test_set).arguments)
+    flags.check_generation(run.settings, generate(run, test_set).arguments)
     parse_arguments(score(run, test_set).arguments)
 
 

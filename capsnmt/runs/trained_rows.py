@@ -92,6 +92,15 @@ def differences_between(one: FinishedRun, other: FinishedRun) -> List[Tuple[str,
     return [each for each in found if each[0] != "seed"]
 
 
+def check_one_row(first: FinishedRun, run: FinishedRun, fix: str) -> None:
+    """Raise unless two runs of one row are seeds of the same experiment."""
+    for key, one, other in differences_between(first, run):
+        raise ConfigurationError(
+            f"{run.folder} has {key} {other}, but {first.folder}, another seed of {run.row}, has "
+            f"{one}; {fix}"
+        )
+
+
 def _budget_and_scores(run: FinishedRun) -> Dict[str, Any]:
     settings, initial = run.settings, run.training.initial
     patience = settings.train.get("patience")
@@ -227,10 +236,6 @@ def group(runs: Sequence[FinishedRun]) -> List[TrainedRow]:
             found += [TrainedRow(name, [run]) for name, run in members]
             continue
         for run in others:
-            for key, one, other in differences_between(first, run):
-                raise ConfigurationError(
-                    f"{run.folder} has {key} {other}, but {first.folder}, another seed of {row}, "
-                    f"has {one}; report them separately"
-                )
+            check_one_row(first, run, "report them separately")
         found.append(TrainedRow(row, seeds))
     return found

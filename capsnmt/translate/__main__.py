@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, BinaryIO, Iterator, List, Optional, Sequence
 from capsnmt.cli import (
     ConfigurationError,
     OneLineParser,
+    add_user_dir,
     at_least,
     finite,
     positive,
@@ -41,6 +42,7 @@ def build_parser() -> argparse.ArgumentParser:
     models += "several are an ensemble"
     add("runs", nargs="+", type=Path, metavar="RUN|MODEL|CHECKPOINT", help=models)
     add("--data", type=Path, metavar="DIR", help="folder of capsnmt-prepare (default: the run's)")
+    add_user_dir(parser)
     add("--lenpen", type=finite, metavar="X", help="above 1 for longer (default: the run's)")
     counts = {
         "beam": (positive, "size of the beam (default: the run's)"),
@@ -73,7 +75,7 @@ def _run(args: argparse.Namespace) -> None:
     from capsnmt.host import load_plugin
     from capsnmt.modules.autocast import bf16_obstacle, int8_obstacle
 
-    load_plugin()
+    load_plugin(args.user_dir)
     from capsnmt.translate.load import chosen_device, from_run
 
     device = chosen_device(args.device)

@@ -182,7 +182,12 @@ def _check_buildable(path: Path, model: Any, task: Any) -> None:
         raise ConfigurationError(
             f"{path} has the task {task}; evaluate it by python -m capsnmt.sentences.evaluate"
         )
-    setup = getattr(tasks.TASK_REGISTRY.get(task), "setup_task", None)
+    if task not in tasks.TASK_REGISTRY:
+        raise ConfigurationError(
+            f"{path} has the task {shown(task)}, which is none of capsnmt or fairseq; give the "
+            f"plugin of its training by --user-dir"
+        )
+    setup = getattr(tasks.TASK_REGISTRY[task], "setup_task", None)
     if getattr(setup, "__func__", None) is not TranslationTask.setup_task.__func__:
         raise ConfigurationError(f"{path} has the task {task}; give a translation model")
     if OmegaConf.is_config(model):
@@ -191,6 +196,11 @@ def _check_buildable(path: Path, model: Any, task: Any) -> None:
         settings = model if isinstance(model, Mapping) else vars(model)
     ours = MODEL_REGISTRY["capsnmt_transformer"]
     for name, kind in model_classes(settings).items():
+        if kind is type:
+            raise ConfigurationError(
+                f"{path} has the architecture {name}, which is none of capsnmt or fairseq; give "
+                f"the plugin of its training by --user-dir"
+            )
         if kind is not TransformerModel and not issubclass(kind, ours):
             raise ConfigurationError(
                 f"{path} has the architecture {name}; give a translation model of capsnmt, or "

@@ -121,6 +121,25 @@ def test_no_pair_is_drawn_twice_or_left_for_training_in_another_form(files, run,
     is_refusal(status, printed.splitlines(keepends=True)[-1], "2 different pairs", "draw 6", "give")
 
 
+def test_given_pairs_that_are_trained_on_are_counted(files, run):
+    """Pairs are compared as the model reads them; the sets stay as they were given."""
+    for side in ("en", "de"):
+        known = Path(f"a.{side}").read_text("utf-8").splitlines()[:5]
+        other = Path(f"v.{side}").read_text("utf-8").splitlines()
+        tested = [f" {line} " for line in known] + other
+        Path(f"t.{side}").write_text("".join(f"{line}\n" for line in tested), "utf-8")
+    given = "--train a.en a.de --valid v.en v.de --test x=t.en t.de --test v.en v.de"
+    status, printed = run(*given.split(), *SMALL)
+    assert status == 0, printed
+    warned = [line for line in printed.splitlines() if "training pairs too" in line]
+    assert [line.split()[1:] for line in warned] == [
+        f"5 of {len(tested)} pairs of x are training pairs too".split()
+    ]
+    data = PreparedData(Path("out"))
+    assert data.read_manifest().known == {"x": 5}
+    assert len(text(data.raw("x", "en"))) == len(tested)
+
+
 def test_a_language_without_rules_of_its_own_is_said(files, run):
     Path("a.vi").write_bytes(lines(range(60), "vi"))
     status, printed = run("--train", "a.en", "a.vi", *SMALL)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -46,6 +47,18 @@ def test_a_launch_without_utf8_and_without_asserts_ends_with_its_scores(
     scores = json.loads((folder / "seed-1" / "scores.json").read_text("utf-8"))
     assert list(scores) == ["news"]
     assert json.loads((folder / "summary.json").read_text("utf-8"))["seeds"] == [1]
+
+
+@pytest.mark.system
+def test_a_training_on_a_full_disk_names_the_file(row: List[str], tmp_path: Path) -> None:
+    """Files of at most 80 KiB stand for the disk: its log fits, its checkpoint does not."""
+    limited = ["bash", "-c", 'ulimit -f 80; exec "$@"', "-", sys.executable, "-m", LAUNCHER]
+    done = ran([*limited, *row, "--output", tmp_path])
+    last = done.stderr.splitlines()[-1]
+    assert done.returncode == 1, done.stderr
+    assert re.search(r"^error: train failed with .* \(OSError: .*File too large: .*\.pt", last), (
+        last
+    )
 
 
 def test_a_large_file_is_known_by_its_content_wherever_it_was_copied(tmp_path: Path):

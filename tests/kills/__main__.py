@@ -66,7 +66,7 @@ def interrupt(
         status = launch.end()
         last = launch.errors[-1] if launch.errors else ""
         print(f"  {where}: status {status} {last[-150:]}", flush=True)
-        if status and not last.startswith("error: "):
+        if status and not (last.startswith("error: ") and "/" in last):  # it names a file
             yield f"{where}: status {status}, {launch.errors}"
 
 

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from capsnmt import records
+from capsnmt.checkpoints.load import count_parameters
 from capsnmt.checkpoints.resume import num_updates
 from tests.interpreter import executable
 from tests.launch.conftest import Launch
@@ -69,6 +70,27 @@ def test_a_complete_run_is_left_as_it_is_and_only_what_was_lost_is_made_again(
     assert "-- generate news\n" in again
     assert (run / "generate-news.txt").is_file()
     assert again.count(": complete") == 2  # of the training and the average
+
+
+def test_the_launcher_of_a_training_that_goes_on_loads_one_checkpoint(
+    launch: Launch,
+    prepared: Path,
+    launched: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With Adam it is three times as large as the model."""
+    folder, loaded, load = shutil.copytree(launched / "runs", tmp_path / "runs"), [], torch.load
+    monkeypatch.setattr(
+        torch, "load", lambda *args, **more: loaded.append(0) or load(*args, **more)
+    )
+    words = [*arguments(prepared, tmp_path), "--set", "train.max-epoch=2"]
+    assert "-- train: resuming at" in launch(*words)
+    assert len(loaded) == 1
+    run = folder / "row" / "seed-1"
+    record = records.load(run / "training.json")
+    assert record["updates"] == num_updates(run / "checkpoints" / "checkpoint_last.pt")
+    assert record["parameters"] == count_parameters(run / "averaged.pt")
 
 
 def test_a_finished_training_whose_checkpoints_were_deleted_is_not_repeated(

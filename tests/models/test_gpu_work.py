@@ -1,8 +1,9 @@
 """What an update of the base model, with two layers a stack, asks of a GPU; counted without one.
 
 The tensors are torch's ``meta`` tensors: they have no numbers, and are not on a CPU, so nothing
-that only makes a CPU fast runs. No kernel of routing builds there. A launch is an operation that
-is no view; a fused attention is one, and its gradient three.
+that only makes a CPU fast runs. Routing is eager: what a compiler makes of tensors without numbers
+depends on whether there is a Triton, and on what it has failed on before. A launch is an operation
+that is no view; a fused attention is one, and its gradient three.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ WORDS, TOKENS = 32_000, 8_192
 ALLOCATIONS = ("empty", "detach", "unsafe_view", "lift_fresh")
 CHUNKED = "chunked_label_smoothed_cross_entropy"
 TWO_LAYERS = ("--encoder-layers", "2", "--decoder-layers", "2")
+EAGER = ("--routing-backend", "eager")
 
 
 class Allowed(NamedTuple):
@@ -41,8 +43,12 @@ class Allowed(NamedTuple):
 # system -> flags, tokens of a sentence, what is allowed
 SYSTEMS = {
     "baseline": ((), 32, Allowed(490, 0.75)),
-    "EM routing of heads": (("--head-aggregation", "em"), 32, Allowed(1200, 0.895)),
-    "EM routing of layers": (("--layer-aggregation", "em-routing"), 32, Allowed(1220, 0.885)),
+    "EM routing of heads": ((*EAGER, "--head-aggregation", "em"), 32, Allowed(1120, 0.895)),
+    "EM routing of layers": (
+        (*EAGER, "--layer-aggregation", "em-routing"),
+        32,
+        Allowed(1220, 0.885),
+    ),
     "multi-layer attention": (("--mlmha", "M-10"), 32, Allowed(505, 0.82)),
     "DLCL": (("--layer-aggregation", "dlcl"), 32, Allowed(525, 0.795)),
     "attention residuals": (
@@ -52,9 +58,9 @@ SYSTEMS = {
     ),
     "talking heads": (("--head-aggregation", "talking", *EVERYWHERE), 32, Allowed(608, 0.815)),
     "capsule attention": (
-        ("--capsule-routing-encoder", "both", "--capsule-routing-decoder", "horizontal"),
+        (*EAGER, "--capsule-routing-encoder", "both", "--capsule-routing-decoder", "horizontal"),
         256,
-        Allowed(1650, 1.145),
+        Allowed(1555, 1.145),
     ),
 }
 
@@ -173,7 +179,6 @@ def update_of(
 pytestmark = [
     pytest.mark.one_host,  # the launches of an operation are those of a torch
     pytest.mark.usefixtures("no_autocast"),
-    pytest.mark.filterwarnings("ignore:routing backend 'compiled' failed"),
 ]
 
 

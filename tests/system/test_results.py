@@ -11,6 +11,7 @@ from typing import Dict
 import pytest
 import sacrebleu
 
+from capsnmt.cli import ConfigurationError
 from capsnmt.evaluation.text import moses_detokenizer
 from capsnmt.files import sha256
 from capsnmt.runs.folder import RunFolder
@@ -67,6 +68,20 @@ def test_a_finished_run_leaves_its_translations_curves_and_facts(tmp_path: Path)
     assert facts["best-valid-loss"] == {"loss": 7.25, "update": 40}
     assert (kept / "valid-loss.tsv").read_text("utf-8") == "update\tloss\n20\t9.125\n40\t7.25\n"
     assert (kept / "train.log").read_bytes() == (run.path / "train.log").read_bytes()
+
+    keep(run, kept)  # the same again
+    config = (kept / "config.json").read_text("utf-8")
+    (kept / "config.json").write_text(
+        config.replace('"max-update": 40', '"max-update": 50'), "utf-8"
+    )
+    before = {path: path.read_bytes() for path in kept.iterdir()}
+    for folder in (kept, kept.with_name("seed-2")):
+        with pytest.raises(
+            ConfigurationError, match=r"has train\.max-update 40, but .* has 50; keep"
+        ):
+            keep(run, folder)
+    assert before == {path: path.read_bytes() for path in kept.iterdir()}
+    assert not kept.with_name("seed-2").exists()
 
     write_run(runs, other, baseline=row)
     (runs / "a" / "seed-1").mkdir(parents=True)

@@ -13,7 +13,7 @@ import pytest
 from capsnmt.checkpoints.load import load_checkpoint, save_checkpoint
 from capsnmt.evaluation.text import moses_detokenizer, remove_bpe
 from capsnmt.translate.__main__ import main
-from tests.commands import command, succeed
+from tests.commands import ON_CPU, command, succeed
 from tests.interpreter import environment, start
 from tests.translate.conftest import ROWS, data_of
 
@@ -115,6 +115,46 @@ def test_checkpoints_of_fairseq(runs: Dict[str, Path], tmp_path: Path) -> None:
     search = ("--beam", "3", "--lenpen", "0.6", "--precision", "fp32")
     printed = succeed(TRANSLATE, exported, "--data", data.folder, *search, stdin=text)
     assert printed.splitlines() == [each[1] for each in expected(runs["plain"])]
+
+
+MINE = """
+import capsnmt.plugin
+from fairseq.models import MODEL_REGISTRY, register_model, register_model_architecture
+
+
+@register_model("mine")
+class Mine(MODEL_REGISTRY["capsnmt_transformer"]):
+    pass
+
+
+@register_model_architecture("mine", "mine_tiny")
+def tiny(args):
+    args.head_aggregation = "em"
+    args.encoder_embed_dim = args.decoder_embed_dim = args.encoder_ffn_embed_dim = 8
+    args.encoder_attention_heads = args.decoder_attention_heads = 2
+    args.encoder_layers = args.decoder_layers = 1
+"""
+
+
+def test_a_model_of_a_plugin_that_builds_on_this_one(
+    runs: Dict[str, Path], tmp_path: Path, refused: Callable[..., str]
+) -> None:
+    """The user says which plugin; one that a checkpoint names is not imported."""
+    plugin, saved = tmp_path / "mine", tmp_path / "checkpoints"
+    plugin.mkdir()
+    (plugin / "__init__.py").write_text(MINE, "utf-8")
+    data = data_of(runs["plain"])
+    flags = ["--user-dir", plugin, "--arch", "mine_tiny", "--max-update", 1, "--batch-size", 16]
+    flags += ["--optimizer", "adam", "--save-dir", saved, "--disable-validation"]
+    succeed("fairseq_cli.train", data.binarised, *flags, *ON_CPU)
+    arguments = [saved / "checkpoint_last.pt", "--data", data.folder]
+    message = refused(main, *arguments)
+    assert "has the architecture mine" in message
+    assert "by --user-dir" in message
+    assert "is no plugin" in refused(main, *arguments, "--user-dir", tmp_path)
+    flags = ["--user-dir", plugin, "--beam", "2", "--precision", "fp32"]
+    translated = succeed(TRANSLATE, *arguments, *flags, stdin=source(runs["plain"]))
+    assert translated.count("\n") == source(runs["plain"]).count("\n")
 
 
 def copied(source: Path, folder: Path, **texts: str) -> Path:

@@ -1,0 +1,273 @@
+"""One change of a finished experiment, drawn from lists, and what the launcher should make of it.
+
+The lists are what docs/launch.md, "What is the same", speaks of: data, settings, folders, machines.
+Each change says what differs by that page; `RULE` says what follows.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Callable, Dict, FrozenSet, List, Set, Tuple
+
+import numpy as np
+import yaml
+
+from tests.kills.launch import command, write_sources
+
+REFUSED = "refused"
+STEPS = ("prepare", "train", "average", "generate", "score")
+
+
+@dataclass
+class World:
+    """A finished experiment in a folder of its own, and how it is launched again."""
+
+    folder: Path
+    words: List[str]
+    environment: Dict[str, str] = field(default_factory=dict)
+
+    @property
+    def sources(self) -> Path:
+        return self.folder / "sources"
+
+    @property
+    def prepared(self) -> Path:
+        return self.folder / "out" / "prepared"
+
+    @property
+    def run(self) -> Path:
+        return self.folder / "out" / "runs" / "tiny" / "seed-1"
+
+    def set(self, *assignments: str) -> None:
+        """Change settings on the command line."""
+        self.words += [word for each in assignments for word in ("--set", each)]
+
+    def settings(self, change: Callable[[Dict], object], name: str = "tiny") -> None:
+        """Change the file of the row, or that of the recipe."""
+        path = self.sources / f"{name}.yaml"
+        known = yaml.safe_load(path.read_text("utf-8"))
+        change(known)
+        path.write_text(yaml.safe_dump(known), "utf-8")
+
+    def flag(self, name: str, value: Path) -> None:
+        """Replace the value of a flag."""
+        self.words[self.words.index(name) + 1] = str(value)
+
+
+# --- experiments: settings of the row
+
+EXPERIMENTS: Dict[str, Dict[str, str]] = {
+    "by updates": {},
+    "by epochs, one checkpoint": {
+        "train.max-update": "1000",
+        "train.max-epoch": "2",
+        "train.save-interval-updates": "10",
+        "average": "null",
+    },
+    "the other direction, plateau": {
+        "data.source-lang": "de",
+        "data.target-lang": "en",
+        "train.lr-scheduler": "reduce_lr_on_plateau",
+        "train.head-aggregation": "linear",
+    },
+}
+
+
+def world_of(experiment: str, folder: Path) -> World:
+    """An experiment whose sources, as of `write_sources`, are in the folder."""
+    world = World(folder, command(folder / "sources", folder / "out"))
+    world.set(*(f"{key}={value}" for key, value in EXPERIMENTS[experiment].items()))
+    return world
+
+
+def copy(world: World, folder: Path) -> World:
+    """A copy of an experiment, with other times and inodes."""
+    shutil.copytree(world.folder, folder, copy_function=shutil.copyfile)
+    words = [word.replace(str(world.folder), str(folder)) for word in world.words]
+    copied = World(folder, words)
+    recipe = str(copied.sources / "recipe.yaml")
+    copied.settings(lambda row: row["data"].update(recipe=recipe))
+    return copied
+
+
+# --- changes
+
+
+def edit(path: Path, change: Callable[[str], str]) -> None:
+    text = path.read_text("utf-8")
+    assert change(text) != text, path
+    path.write_text(change(text), "utf-8")
+
+
+def text_of(split: str) -> Callable[[World], None]:
+    return lambda world: edit(
+        world.sources / "corpus" / f"{split}.en", lambda text: text.replace("\n", " alpha\n", 1)
+    )
+
+
+def recipe(change: Callable[[Dict], object]) -> Callable[[World], None]:
+    return lambda world: world.settings(change, "recipe")
+
+
+def sets(*assignments: str) -> Callable[[World], None]:
+    return lambda world: world.set(*assignments)
+
+
+def exchanged(split: str) -> Callable[[World], None]:
+    """Give the binarised text of a split another order of the same sentences."""
+
+    def change(world: World) -> None:
+        from fairseq.data.indexed_dataset import MMapIndexedDataset, MMapIndexedDatasetBuilder
+
+        (index,) = (world.prepared / "bin").glob(f"{split}.*.en.idx")
+        prefix = str(index.with_suffix(""))
+        sentences = list(MMapIndexedDataset(prefix))
+        first = next(n for n, each in enumerate(sentences) if list(each) != list(sentences[0]))
+        sentences[0], sentences[first] = sentences[first], sentences[0]
+        made = MMapIndexedDatasetBuilder(f"{prefix}.bin.new", dtype=np.uint16)
+        for sentence in sentences:
+            made.add_item(sentence)
+        made.finalize(f"{prefix}.idx.new")
+        for suffix in ("bin", "idx"):
+            os.replace(f"{prefix}.{suffix}.new", f"{prefix}.{suffix}")
+
+    return change
+
+
+def reference(world: World) -> None:
+    (path,) = (world.prepared / "raw").glob(f"news.{target(world)}")
+    edit(path, lambda text: "".join(sorted(text.splitlines(keepends=True), reverse=True)))
+
+
+def target(world: World) -> str:
+    return "en" if "data.target-lang=en" in world.words else "de"
+
+
+def sources_elsewhere(world: World) -> None:
+    shutil.move(str(world.sources / "corpus"), str(world.folder / "elsewhere"))
+    world.flag("--data", world.folder / "elsewhere")
+
+
+def data_elsewhere(world: World) -> None:
+    shutil.move(str(world.prepared), str(world.folder / "moved"))
+    world.flag("--prepared", world.folder / "moved")
+
+
+def linked(world: World) -> None:
+    os.symlink(world.folder / "out", world.folder / "link")
+    world.flag("--output", world.folder / "link" / "runs")
+    world.flag("--prepared", world.folder / "link" / "prepared")
+
+
+def other_times(world: World) -> None:
+    for path in world.folder.rglob("*"):
+        os.utime(path, (1, 1))
+
+
+def without(*names: str) -> Callable[[World], None]:
+    def change(world: World) -> None:
+        for name in names:
+            (world.run / name).unlink(missing_ok=True)
+
+    return change
+
+
+def surroundings(**variables: str) -> Callable[[World], None]:
+    return lambda world: world.environment.update(variables)
+
+
+def flags(*words: str) -> Callable[[World], None]:
+    return lambda world: world.words.extend(words)
+
+
+# What differs by the page -> whether it is refused, or which steps must be and which may be
+# repeated: what is made again may come out the same, and what follows then remains.
+RULE: Dict[str, Tuple[Set[str], Set[str]]] = {
+    "nothing": (set(), set()),
+    "the data": ({REFUSED}, set()),
+    "the training": ({REFUSED}, set()),
+    "its end": ({"train"}, {"average", "generate", "score"}),
+    "the average": ({"average"}, {"generate", "score"}),
+    "the translation": ({"generate"}, {"score"}),
+    "the test set": ({"score"}, set()),
+}
+
+CHANGES: Dict[str, Dict[str, Tuple[str, Callable[[World], None]]]] = {
+    "data": {
+        "training text": ("the data", text_of("train")),
+        "validation text": ("the data", text_of("val")),
+        "text of the test set": ("the data", text_of("news")),
+        "subwords": ("the data", recipe(lambda it: it["segmentation"].update(size=31))),
+        "tokeniser": ("the data", recipe(lambda it: it["tokenisers"].update(en="moses-lowercase"))),
+        "limits": ("the data", recipe(lambda it: it.update(cleaning={"max-length": 5}))),
+        "description": ("nothing", recipe(lambda it: it.update(description="another"))),
+        "binarised training pairs": ("the training", exchanged("train")),
+        "binarised validation pairs": ("the training", exchanged("valid")),
+        "binarised test set": ("the translation", exchanged("test")),
+        "reference": ("the test set", reference),
+    },
+    "settings": {
+        "learning rate": ("the training", sets("train.lr=0.004")),
+        "dropout": ("the training", sets("train.dropout=0.2")),
+        "mechanism": ("the training", sets("train.routing-iterations=2")),
+        "size": ("the training", sets("train.encoder-ffn-embed-dim=8")),
+        "update": ("the training", sets("batch.tokens-per-update=96")),
+        "architecture": ("the training", sets("arch=transformer_simple_routing_tiny")),
+        "precision": ("the training", sets("precision=bf16")),
+        "pass": ("nothing", sets("batch.max-tokens=64")),
+        "log": ("nothing", sets("train.log-interval=3")),
+        "loading": ("nothing", sets("train.num-workers=1")),
+        "the beam": ("the translation", sets("generate.beam=3")),
+        "the penalty": ("the translation", sets("generate.lenpen=0.5")),
+        "detokenisation": ("the test set", sets("score.detokenize=none")),
+    },
+    "folder": {
+        "copy": ("nothing", lambda world: None),
+        "times": ("nothing", other_times),
+        "sources elsewhere": ("nothing", sources_elsewhere),
+        "data elsewhere": ("nothing", data_elsewhere),
+        "link": ("nothing", linked),
+        "no translation": ("the translation", without("generate-news.txt")),
+        "no score": ("the test set", without("scores-news.json")),
+        "no summary": ("nothing", without("scores.json", "commands.sh")),
+    },
+    "machine": {
+        "threads": ("nothing", flags("--threads", "2")),
+        "processes": ("nothing", flags("--cpu", "2")),
+        "locale": ("nothing", surroundings(LC_ALL="C", OMP_NUM_THREADS="3")),
+        "hashes": ("nothing", surroundings(PYTHONHASHSEED="7")),
+    },
+}
+
+
+def drawn(chance: random.Random, count: int) -> List[Tuple[str, str, str]]:
+    """Draw so many of experiment, kind of change and change, the kinds in turn."""
+    kinds = [*CHANGES]
+    found = []
+    for number in range(count):
+        kind = kinds[number % len(kinds)]
+        found.append((chance.choice([*EXPERIMENTS]), kind, chance.choice([*CHANGES[kind]])))
+    return found
+
+
+def repeated(printed: str) -> FrozenSet[str]:
+    """Return which steps a launch did not find complete."""
+    lines = [line[3:] for line in printed.splitlines() if line.startswith("-- ")]
+    done = {line.partition(":")[0].split()[0] for line in lines if ": complete" not in line}
+    assert done <= {*STEPS}, done
+    return frozenset(done)
+
+
+def fault(what: str, status: int, printed: str) -> str:
+    """Return in what a launch differs from the rule; empty if in nothing."""
+    must, may = RULE[what]
+    found = {REFUSED} if status == 2 else {*repeated(printed)}
+    if status not in (0, 2):
+        return f"ended with status {status}: {printed}"
+    if must <= found <= must | may:
+        return ""
+    return f"{what} differs, but {sorted(found) or 'nothing'} is what follows: {printed}"
