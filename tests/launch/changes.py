@@ -16,7 +16,7 @@ from typing import Callable, Dict, FrozenSet, List, Set, Tuple
 import numpy as np
 import yaml
 
-from tests.kills.launch import command, write_sources
+from tests.kills.launch import command
 
 REFUSED = "refused"
 STEPS = ("prepare", "train", "average", "generate", "score")
