@@ -1,4 +1,4 @@
-"""Never another experiment: a folder is taken for what is asked for only if it holds that."""
+"""Never another experiment: data that the user binarised; seeds and machines of a row."""
 
 from __future__ import annotations
 
@@ -7,98 +7,14 @@ from pathlib import Path
 from typing import Callable, List
 
 import pytest
-import yaml
 
 from capsnmt.launch.__main__ import main
 from capsnmt.runs.folder import RunFolder
-from tests.commands import command, is_refusal, made_once, succeed
-from tests.kills import launch as kill
+from tests.commands import command, is_refusal, succeed
 from tests.small_row import arguments
 
 pytestmark = pytest.mark.system
 RUN = "capsnmt.launch"
-
-
-@pytest.fixture(scope="module")
-def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The sources of a row, its recipe, and its finished run below ``out``."""
-
-    def make(folder: Path) -> None:
-        kill.write_sources(folder / "sources")
-        (folder / "out").mkdir()
-        succeed(RUN, *kill.command(folder / "sources", folder / "out"))
-
-    return made_once(tmp_path_factory, "begun", make)
-
-
-@pytest.fixture
-def copied(begun: Path, tmp_path: Path) -> Path:
-    """A copy of it: other times, other inodes, another folder."""
-    shutil.copytree(begun / "sources", tmp_path / "sources", copy_function=shutil.copyfile)
-    shutil.copytree(begun / "out", tmp_path / "out", copy_function=shutil.copyfile)
-    row = tmp_path / "sources" / "tiny.yaml"
-    settings = yaml.safe_load(row.read_text("utf-8"))
-    settings["data"]["recipe"] = str(tmp_path / "sources" / "recipe.yaml")
-    row.write_text(yaml.safe_dump(settings), "utf-8")
-    return tmp_path
-
-
-def replaced(path: Path, old: str, new: str) -> None:
-    text = path.read_text("utf-8")
-    assert old in text
-    path.write_text(text.replace(old, new, 1), "utf-8")
-
-
-def other_data(folder: Path) -> List[str]:
-    """The text, with one sentence more, in another folder."""
-    shutil.copytree(folder / "sources" / "corpus", folder / "other")
-    for language in ("en", "de"):
-        with (folder / "other" / f"train.{language}").open("a", encoding="utf-8") as file:
-            file.write("one more\n")
-    return ["--data", str(folder / "other")]
-
-
-def other_text(folder: Path) -> List[str]:
-    replaced(folder / "sources/corpus/train.en", "\n", " more\n")
-    return []
-
-
-def other_recipe(folder: Path) -> List[str]:
-    replaced(folder / "sources/recipe.yaml", "size: 30", "size: 31")
-    return []
-
-
-def other_direction(folder: Path) -> List[str]:
-    return ["--set", "data.source-lang=de", "--set", "data.target-lang=en"]
-
-
-# each changes the folder, and returns more arguments
-CHANGES = (other_text, other_recipe, other_data, other_direction)
-
-
-@pytest.mark.parametrize("change", CHANGES)
-def test_data_of_another_recipe_text_or_direction_are_refused(
-    change: Callable[[Path], List[str]], copied: Path
-) -> None:
-    more = change(copied)
-    before = {path: path.read_bytes() for path in (copied / "out").rglob("*.json")}
-    done = command(RUN, *kill.command(copied / "sources", copied / "out"), *more)
-    is_refusal(done.returncode, done.stderr, "prepared", "differs", "give another folder")
-    assert {path: path.read_bytes() for path in (copied / "out").rglob("*.json")} == before
-
-
-def test_a_copy_repeats_nothing_wherever_its_text_lies(copied: Path) -> None:
-    """A moved folder with other times, and the same text in another place, is the same."""
-    shutil.move(str(copied / "sources" / "corpus"), str(copied / "elsewhere"))
-    line = kill.command(copied / "sources", copied / "out")
-    line[line.index("--data") + 1] = str(copied / "elsewhere")
-    said = succeed(RUN, *line)
-    steps = [line for line in said.splitlines() if line.startswith("-- ")]
-    assert len(steps) > 3
-    assert [line for line in steps if ": complete" not in line] == []
-
-
-# --- data that the user binarised
 
 
 Binarise = Callable[[Path, Callable[[List[str]], List[str]]], Path]
