@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 import shlex
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import List
 
 import pytest
 
+from tests.commands import draw_sentence
 from tests.launch.conftest import Launch
 
 ROW = """
@@ -116,3 +118,25 @@ def test_a_probing_row_is_trained_evaluated_and_not_repeated(
     assert "-- train: complete at 2 updates\n-- evaluate\n" in again
     (tmp_path / "senteval" / FILE).write_text("tr\tI\ta\nva\tI\ta\nte\tO\ta\n", "utf-8")
     assert "was trained with data" in launch(*given, status=2)
+
+
+@pytest.mark.system
+@pytest.mark.one_host
+def test_tasks_of_other_text_do_not_take_the_place_of_those_that_were_built(
+    launch: Launch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    data = "{recipe: probing_from_text, tasks: BShift, options: {tasks: BShift}}"
+    row = ROW.replace("{recipe: senteval}", data)
+    Path("row.yaml").write_text(row, "utf-8")
+    chance = random.Random(1)
+    for name in ("a.en", "b.en"):
+        lines = (draw_sentence(chance, "abcdefgh", 3, 8) for _ in range(120))
+        Path(name).write_text("".join(f"{line}\n" for line in lines), "utf-8")
+    given = ["--config", "row.yaml", "--output", "runs", "--cpu", "--threads", "1", "--data"]
+    launch(*given, "a.en")
+    Path("c.en").write_bytes(Path("a.en").read_bytes())
+    assert launch(*given, "c.en").count(": complete") == 3
+    before = Path("runs/data/bigram_shift.txt").read_bytes()
+    assert "prepare failed with exit status 2" in launch(*given, "b.en", status=1)
+    assert Path("runs/data/bigram_shift.txt").read_bytes() == before

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Callable, Iterator, List, NoReturn
+from typing import Callable, Iterator, List, NoReturn, Sequence
 
 import pytest
 from fairseq import options
@@ -78,11 +78,11 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run_wmt14(corpus: Path, output: Path, *flags: str) -> str:
+def run_wmt14(corpus: Path, output: Path, *flags: str, allocation: Sequence[str] = ()) -> str:
     """Run the script as a user starts it; return what it prints."""
     where = ["--prepared", str(corpus), "--output", str(output)]
     done = subprocess.run(
-        [str(REPO / "scripts" / "run_wmt14.sh"), *SMALL, *flags, *where],
+        [*allocation, str(REPO / "scripts" / "run_wmt14.sh"), *SMALL, *flags, *where],
         env={**os.environ, "PYTHON": sys.executable},
         capture_output=True,
         text=True,
@@ -231,3 +231,21 @@ def test_a_row_waits_for_the_job_of_its_baseline(
     wait_for_end(other, run, output / "tiny" / "seed-3")
     assert state(first) == "COMPLETED"
     assert '"tiny"' in (run / "scores.json").read_text(encoding="utf-8")
+
+
+def test_two_runs_side_by_side_in_one_allocation_meet_at_ports_of_their_own(
+    cluster: None, corpus: Path, tmp_path: Path
+) -> None:
+    """Each trains on both nodes, in a step of its own."""
+    allocation = ["salloc", "--nodes=2", "--ntasks-per-node=4"]
+    flags = ["--nodes", "2", "--cpu", "2", "--jobs", "2", "--seeds", "4,5"]
+    flags += ["--set", f"train.save-interval-updates={UPDATES}"]
+    run_wmt14(corpus, tmp_path / "runs", *flags, allocation=allocation)
+    places = []
+    for seed in (4, 5):
+        run = tmp_path / "runs" / "tiny" / f"seed-{seed}"
+        console = (run / "console.log").read_text(encoding="utf-8")
+        places.append(set(re.findall(r"tcp://[\d.]+:(\d+)", console)))
+        assert updates_logged(run)[-1] == UPDATES
+    assert len(places[0]) == len(places[1]) == 1
+    assert places[0] != places[1]
