@@ -118,13 +118,14 @@ def preparation(options: Namespace, given: Sequence[str]) -> Preparation:
         )
     if options.local is not None and not options.local.is_dir():
         raise ConfigurationError(f"--local {options.local}: no such folder; check the path")
-    # Imported here, because tokenisers and models take seconds that --help does not need.
+    # Imported where they are needed: tokenisers and models take seconds.
     require("data", "fairseq")
-    from capsnmt.corpora.own import own_recipe
     from capsnmt.corpora.prepare import Preparation
     from capsnmt.corpora.recipe import load_recipe
 
     if options.train:
+        from capsnmt.corpora.own import own_recipe
+
         files = {"train": options.train, **_named(options.valid, options.test)}
         recipe = own_recipe(files, options.pair, options.vocabulary)
     else:
