@@ -47,7 +47,7 @@ class Found:
         )
 
 
-def find(lines: Iterable[str], forms: Dict[str, "re.Pattern[str]"]) -> List[Found]:
+def find(lines: Iterable[str], forms: Dict[str, re.Pattern[str]]) -> List[Found]:
     """Return which of some forms, by their patterns, a text has."""
     text = list(lines)
     found = []
