@@ -66,7 +66,8 @@ def interrupt(
         status = launch.end()
         last = launch.errors[-1] if launch.errors else ""
         print(f"  {where}: status {status} {last[-150:]}", flush=True)
-        if status and not (last.startswith("error: ") and "/" in last):  # it names a file
+        said = [*launch.lines[-1:], last] if "the lines above" in last else [last]
+        if status and not (last.startswith("error: ") and any("/" in line for line in said)):
             yield f"{where}: status {status}, {launch.errors}"
 
 
