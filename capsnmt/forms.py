@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from dataclasses import dataclass
-from typing import Dict, Iterable, List
+from dataclasses import dataclass, replace
+from typing import Dict, Iterable, Iterator, List
 
 from capsnmt.cli import ConfigurationError, say, shown
 
@@ -22,6 +22,12 @@ MARKS = {
 }
 # symbols of a dictionary, which a model would not take for text
 SYMBOLS = re.compile(r"(?:^|(?<= ))(?:</?s>|<pad>|<unk>)(?= |$)")
+NO_WORDS = {
+    **{f"marks of subwords ({kind})": pattern for kind, pattern in MARKS.items()},
+    "symbols of a dictionary": SYMBOLS,
+}
+# a line without these has none of them: most of a corpus is asked only once
+SUSPECT = re.compile("@@|\u2581|##|<")
 # the beginning of a file of markup, which is no text of one sentence a line
 MARKUP = re.compile(
     r"\s*<(?:\?xml|!doctype|tmx|xliff|srcset|refset|tstset|mteval|dataset|doc|html)\b", re.I
@@ -47,28 +53,43 @@ class Found:
         )
 
 
-def find(lines: Iterable[str], forms: Dict[str, re.Pattern[str]]) -> List[Found]:
-    """Return which of some forms, by their patterns, a text has."""
-    text = list(lines)
-    found = []
-    for form, pattern in forms.items():
-        numbers = [number for number, line in enumerate(text, 1) if pattern.search(line)]
-        if numbers:
-            first = numbers[0]
-            found.append(Found(form, len(numbers), len(text), first, text[first - 1]))
-    return found
+class Words:
+    """What of a text of words, seen line by line, is none."""
+
+    def __init__(self) -> None:
+        self.lines = 0
+        self.found: Dict[str, Found] = {}
+
+    def see(self, line: str) -> None:
+        """Take note of a line."""
+        self.lines += 1
+        if SUSPECT.search(line):
+            for form, pattern in NO_WORDS.items():
+                if pattern.search(line):
+                    first = self.found.get(form, Found(form, 0, 0, self.lines, line))
+                    self.found[form] = replace(first, count=first.count + 1)
+
+    def check(self, name: str, fix: str) -> None:
+        """Warn of what was found, or refuse it where it is in many lines; ``fix`` mends it."""
+        for each in self.found.values():
+            found = replace(each, lines=self.lines)
+            if found.count > SHARE * found.lines:
+                raise ConfigurationError(f"{name}: {found}; {fix}")
+        self.warn(name, fix)
+
+    def warn(self, name: str, fix: str) -> None:
+        """Warn of what was found, however much that is."""
+        for found in self.found.values():
+            shown = replace(found, lines=self.lines)
+            say(f"warning: {name}: {shown}; {fix} if they are not text")
 
 
-def check_words(lines: List[str], name: str, fix: str) -> None:
-    """Warn of marks of subwords and symbols of dictionaries in a text of words; refuse many.
-
-    ``fix`` says how the text is joined.
-    """
-    forms = {f"marks of subwords ({kind})": pattern for kind, pattern in MARKS.items()}
-    for found in find(lines, {**forms, "symbols of a dictionary": SYMBOLS}):
-        if found.count > SHARE * found.lines:
-            raise ConfigurationError(f"{name}: {found}; {fix}")
-        say(f"warning: {name}: {found}; {fix} if they are not text")
+def check_words(lines: Iterable[str], name: str, fix: str) -> None:
+    """Warn of marks of subwords and symbols of dictionaries in a text of words; refuse many."""
+    words = Words()
+    for line in lines:
+        words.see(line)
+    words.check(name, fix)
 
 
 def check_plain(first_line: str, name: str) -> None:
@@ -78,6 +99,14 @@ def check_plain(first_line: str, name: str) -> None:
             f"{name}: begins with {shown(first_line[:40])}, so it is markup and no text; name it "
             f".sgm or .xml if it has <seg> elements, or give one sentence a line"
         )
+
+
+def plain(lines: Iterable[str], name: str) -> Iterator[str]:
+    """Yield the lines of a text of one sentence a line; raise if it begins as markup."""
+    for number, line in enumerate(lines):
+        if not number:
+            check_plain(line, name)
+        yield line
 
 
 def one_form(lines: Iterable[str], name: str) -> List[str]:

@@ -40,19 +40,39 @@ def read_lines(path: Path, name: str = "") -> Iterator[str]:
 
 def stream_lines(stream: BinaryIO, name: str) -> Iterator[str]:
     """Yield the lines of an open binary stream, as `read_lines` does; ``name`` is for errors."""
+    foreign = 0  # lines that are UTF-8 and not ASCII
     for number, data in enumerate(stream, 1):
-        yield _decode(data, name, number)
+        try:
+            text = data.decode("utf-8")
+        except UnicodeDecodeError as error:
+            fix = _repair(data, stream, number, foreign)
+            raise ConfigurationError(
+                f"{name}, line {number}: not UTF-8 ({error.reason} at byte {error.start}); {fix}"
+            ) from None
+        foreign += not text.isascii()
+        yield _cleaned(text, name, number)
 
 
-def _decode(data: bytes, name: str, number: int) -> str:
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        wide = number == 1 and data.startswith((BOM_UTF16_LE, BOM_UTF16_BE))
-        raise ConfigurationError(
-            f"{name}, line {number}: not UTF-8 ({error.reason} at byte {error.start}); convert the "
-            f"file, as by iconv -f {'utf-16' if wide else 'latin1'} -t utf-8"
-        ) from None
+def _repair(data: bytes, stream: BinaryIO, number: int, foreign: int) -> str:
+    """Return how to repair a text whose line is not UTF-8, by what the others are."""
+    if number == 1 and data.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
+        return "convert the file, as by iconv -f utf-16 -t utf-8"
+    others = () if stream.isatty() else stream
+    wrong = 1
+    for line in others:
+        try:
+            foreign += not line.decode("utf-8").isascii()
+        except UnicodeDecodeError:
+            wrong += 1
+    if foreign:
+        return (
+            f"correct {'this line' if wrong == 1 else f'the {wrong:,} such lines'}, or drop them "
+            f"on both sides; {foreign:,} others are UTF-8, which a conversion would spoil"
+        )
+    return "convert the file, as by iconv -f latin1 -t utf-8"
+
+
+def _cleaned(text: str, name: str, number: int) -> str:
     if number == 1:
         text = text[1:] if text.startswith("\ufeff") else text
         if "\0" in text:

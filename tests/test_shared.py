@@ -148,6 +148,8 @@ def test_lines_end_at_newlines_alone(tmp_path: Path, content: str, expected: lis
         (".", None, "cannot be read: Is a directory"),
         ("empty", b"", "is empty"),
         ("latin1", "gut\nschön\n".encode("latin-1"), "line 2: not UTF-8 .* at byte 3"),
+        ("one", "schön\n".encode() + b"gut\nsch\xf6n\n", "line 3: .* correct this line.* 1 others"),
+        ("two", b"a\n\xf6\n\xf6\n\xc3\xb6\n", "line 2: .* correct the 2 such .* 1 others"),
         ("no.gz", b"plain text", "not a complete gzip file"),
         ("cut.gz", gzip.compress(b"a\n" * 999, mtime=0)[:-9], "not a complete gzip file"),
         ("nul", b"a\0b\nc\n", "line 1: holds a NUL"),

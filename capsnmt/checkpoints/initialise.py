@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import Any
+from typing import Any, Dict, List, Tuple
 
+import torch
 import torch.nn as nn
 from omegaconf import OmegaConf
 
@@ -31,6 +32,17 @@ def resumes(args: Any) -> bool:
     if file != LAST:  # fairseq's default
         return Path(file).exists()
     return any(Path(folder).glob("checkpoint_last*.pt"))  # a sharded model has one per shard
+
+
+def tied(model: nn.Module) -> List[Tuple[str, str]]:
+    """Return the names of each two parameters that are one, the later with the first."""
+    firsts: Dict[int, str] = {}
+    found = []
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        first = firsts.setdefault(id(parameter), name)
+        if first != name:
+            found.append((first, name))
+    return found
 
 
 def initialise_from(model: nn.Module, path: str) -> None:
@@ -63,6 +75,19 @@ def initialise_from(model: nn.Module, path: str) -> None:
     )
     for name in fresh:
         logger.info("--init-from: fresh: %s", name)
+    for name in fresh:
+        if name in state and name.endswith("embed_tokens.weight"):
+            logger.warning(
+                "--init-from %s: the dictionary is another, of %d subwords and not %d: %s is not "
+                "loaded",
+                *(path, len(state[name]), len(own[name]), name),
+            )
+    for one, other in tied(model):
+        if one in state and other in state and not torch.equal(state[one], state[other]):
+            logger.warning(
+                "--init-from %s: %s and %s are one matrix here and two there; the last is taken",
+                *(path, one, other),
+            )
     # a routed layer has votes where the trained one had W^O
     projections = [name[: -len(".weight")] for name in state if name.endswith("out_proj.weight")]
     routed = [name.rpartition(".")[0] for name in projections if f"{name}.votes.weight" in own]

@@ -13,6 +13,7 @@ from typing import Callable, Dict, Iterable, Iterator, Tuple
 from capsnmt.cli import ConfigurationError
 from capsnmt.corpora.archives import Text
 from capsnmt.evaluation.text import remove_bpe
+from capsnmt.forms import plain
 from capsnmt.lines import read_lines
 
 # Some programs end a line at these, which would shift one side of a corpus: they become spaces.
@@ -81,7 +82,7 @@ def read_columns(text: Iterable[str], name: str, column: int) -> Iterator[str]:
 
 FORMATS: Dict[str, Reader] = {
     # one sentence a line, as Moses and OPUS align
-    "plain": lambda text, name, column: iter(text),
+    "plain": lambda text, name, column: plain(text, name),
     # D: escapes of Moses' tokeniser (&apos; &#124; ...) become characters: an evaluation would
     # count them as words.
     "moses": lambda text, name, column: map(html.unescape, text),

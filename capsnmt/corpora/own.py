@@ -21,6 +21,7 @@ MOST_MERGES = 32_000
 # What is held out: one pair in SHARE, at most MOST, of at least FEWEST pairs.
 SHARE, MOST, FEWEST = 20, 2_000, 20
 TSV = (".tsv", ".tsv.gz")
+MARKED = re.compile(r"\.(sgml?|xml)$")  # segments in elements, as test sets are published
 # ISO 639-3 (any three letters) and ISO 639-1, without the codes that were withdrawn
 LANGUAGE = re.compile(
     "[a-z]{3}"
@@ -41,12 +42,12 @@ def vocabulary_size(pairs: int) -> int:
 
 
 def language_of(name: str) -> str:
-    """Return the language that a file is named after: its last suffix before ``.gz``.
+    """Return the language that a file is named after: its last suffix before ``.gz`` or ``.sgm``.
 
-    >>> language_of("corpora/news.en-de.de.gz"), language_of("news")
-    ('de', '')
+    >>> language_of("corpora/news.en-de.de.gz"), language_of("news.de.sgm"), language_of("news")
+    ('de', 'de', '')
     """
-    return Path(name[: -len(".gz")] if name.endswith(".gz") else name).suffix[1:]
+    return Path(MARKED.sub("", name.removesuffix(".gz"))).suffix[1:]
 
 
 def own_recipe(
@@ -126,7 +127,13 @@ def _pieces(flag: str, files: Sequence[str], languages: Tuple[str, str]) -> Tupl
             f".{languages[0]} and {len(sides[1])} in .{languages[1]}; give as many of each, or "
             f"tables that end in .tsv"
         )
-    return tuple(Piece(file=dict(zip(languages, both))) for both in zip(*sides))
+    marked = {bool(MARKED.search(path.removesuffix(".gz"))) for path in paths}
+    if len(marked) > 1:
+        raise ConfigurationError(
+            f"{flag} {' '.join(files)}: some are markup and some are not; give both sides alike"
+        )
+    how = "sgm" if marked == {True} else "plain"
+    return tuple(Piece(file=dict(zip(languages, both)), format=how) for both in zip(*sides))
 
 
 def _absolute(flag: str, name: str) -> str:

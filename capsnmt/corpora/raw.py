@@ -17,6 +17,7 @@ from capsnmt.corpora.parallel import LINES, chunk_of, map_chunks, map_jobs, with
 from capsnmt.corpora.recipe import Piece, Recipe
 from capsnmt.corpora.text import make_tokeniser
 from capsnmt.files import remove
+from capsnmt.forms import Words
 from capsnmt.lines import blank_lines, read_lines
 
 SEED = 1  # of the pairs that are held out
@@ -155,13 +156,16 @@ def _chunks(pairs: SentencePairs) -> Iterator[List[Tuple[str, str]]]:
 
 def _write(recipe: Recipe, split: str, pairs: SentencePairs, paths: Sequence[Path]) -> None:
     """Write a split; warn of blank lines and of another number of lines than the papers'."""
-    lines = 0
+    lines, names = 0, [f"{split}.{language}" for language in recipe.languages]
+    words = [Words(), Words()]
     with paths[0].open("wb") as source, paths[1].open("wb") as target:
         for chunk in with_progress(_chunks(pairs), split):
             lines += len(chunk)
+            for pair in chunk:
+                for side, sentence in zip(words, pair):
+                    side.see(sentence)
             source.write(chunk_of(left for left, _ in chunk))
             target.write(chunk_of(right for _, right in chunk))
-    names = [f"{split}.{language}" for language in recipe.languages]
     if not lines:
         raise ConfigurationError(
             f"{recipe.name}: {' and '.join(names)} are empty; give other files"
@@ -169,6 +173,8 @@ def _write(recipe: Recipe, split: str, pairs: SentencePairs, paths: Sequence[Pat
     expected = recipe.lines.get(split, lines)
     if lines != expected:
         say(f"  WARNING: {split} has {lines:,} pairs, and {expected:,} in the papers")
+    for side, name in zip(words, names):
+        side.check(f"{recipe.name}: {name}", "give text of words, joined and without symbols")
     if split != "train":  # cleaning drops blank lines of the training set
         for path, name in zip(paths, names):
             blank = blank_lines([*read_lines(path)], f"{recipe.name}: {name}")

@@ -76,6 +76,9 @@ def _learn_pieces(texts: List[Path], pieces: int, workers: int, model: Path) -> 
                 model_writer=stream,
                 vocab_size=pieces,
                 model_type="bpe",
+                # D: the text is NFC. Its own rule, NFKC, would make ASCII of full-width characters
+                # in translations, and not in the references.
+                normalization_rule_name="identity",
                 character_coverage=0.9995,
                 input_sentence_size=SENTENCES,
                 num_threads=workers,

@@ -23,6 +23,9 @@ BETWEEN_CHINESE = re.compile(rf"(?<={CHINESE.pattern[1:-1]})\s+(?={CHINESE.patte
 # Characters that end a line for some of fairseq, Python and Unix tools, and not for others.
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f\x85\u2028\u2029\ufeff]")
 
+# Moses' normalisation makes a point or a comma of a no-break space between digits.
+BETWEEN_DIGITS = re.compile("(?<=[0-9])[\u00a0\u2009\u202f](?=[0-9])")
+
 LOWERCASE = "lowercase"
 
 LineFunction = Callable[[str], str]
@@ -34,6 +37,8 @@ def _moses(language: str, normalise: bool = True, escape: bool = False) -> LineF
     normaliser, tokeniser = MosesPunctNormalizer(language), MosesTokenizer(language)
 
     def tokenise(line: str) -> str:
+        # D: 10 000 stays this number: two words, which the detokeniser does not join
+        line = BETWEEN_DIGITS.sub(" ", line)
         # D: one normalisation: fairseq's prepare-iwslt14.sh has it for the test sets.
         line = (normaliser.normalize(line) if normalise else line).replace("\u2019", "'")
         # D: entities (&apos; ...) are escaped only for models of text that was published so:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 from typing import Any, Optional
 
 import torch.nn as nn
@@ -19,6 +20,31 @@ from capsnmt.models.decoder import TransformerDecoder
 from capsnmt.models.encoder import TransformerEncoder
 from capsnmt.models.inference import prepare_linear_maps
 from capsnmt.models.validation import complete, validate
+
+logger = logging.getLogger(__name__)
+
+SIDES = ("source_lang", "target_lang")
+
+
+def check_direction(saved: Any, task: Any) -> None:
+    """Warn if a model translates in another direction than it was trained for.
+
+    ``saved`` are the settings of the model, as of a checkpoint. fairseq infers the languages of a
+    training that names none, and leaves them out of the model's settings: they are added.
+    """
+    settings = saved
+    if OmegaConf.is_config(saved):
+        root = saved._get_root()
+        settings = root.task if "task" in root else None
+    now = [getattr(getattr(task, "cfg", None), side, None) for side in SIDES]
+    trained = [getattr(settings, side, None) for side in SIDES]
+    if None in trained and isinstance(saved, argparse.Namespace):
+        vars(saved).update(zip(SIDES, now))
+    elif None not in (*trained, *now) and trained != now:
+        logger.warning(
+            "the model was trained to translate from %s to %s, and now translates from %s to %s",
+            *(*trained, *now),
+        )
 
 
 @register_model("capsnmt_transformer")
@@ -93,6 +119,7 @@ class CapsnmtTransformer(TransformerModel):
         complete(args, {})
         validate(args)
         model = super().build_model(args, task)
+        check_direction(saved, task)
         if args.init_from:
             if not resumes(saved):
                 initialise_from(model, args.init_from)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Callable, Dict, Iterable, Iterator, List, Sequence, Set, Tuple
 
 from capsnmt.cli import ConfigurationError, OneLineParser, comma_list, command, positive
+from capsnmt.forms import Words, plain
 from capsnmt.lines import read_lines
 from capsnmt.sentences.examples import write_examples
 from capsnmt.sentences.senteval import SPLITS, TASKS
@@ -196,10 +197,13 @@ def read_sentences(files: Iterable[Path], tokenize: str, language: str) -> List[
     sentences: Dict[str, List[str]] = {}
     tokenise = make_tokeniser(tokenize, language)
     for path in files:
-        for line in read_lines(path):
+        words = Words()
+        for line in plain(read_lines(path), str(path)):
+            words.see(line)
             tokens = tokenise(line).split()
             if tokens:
                 sentences.setdefault(sentence_key(" ".join(tokens)), tokens)
+        words.check(str(path), "give text of words, joined and without symbols")
     return list(sentences.values())
 
 

@@ -21,6 +21,7 @@ from capsnmt.cli import (
     run_command,
     say,
 )
+from capsnmt.forms import Words, plain
 from capsnmt.lines import stream_lines
 
 if TYPE_CHECKING:  # --help does not wait for torch
@@ -112,14 +113,17 @@ def translated(
 
     Without ``nbest``, lines are not numbered.
     """
-    lines, number = stream_lines(stream, "standard input"), 0
+    name, number, words = "standard input", 0, Words()
+    lines = plain(stream_lines(stream, name), name)
     while buffer := list(itertools.islice(lines, size)):
+        for line in buffer:
+            words.see(line)
         output: List[str] = []
         for translation in translator.translations(buffer, nbest=nbest or 1):
             number += 1
             if translation.parts > 1:
                 say(
-                    f"standard input, line {number}: has more than {translator.longest:,} "
+                    f"{name}, line {number}: has more than {translator.longest:,} "
                     f"subwords: translated in {translation.parts} parts"
                 )
             for hypothesis in translation.hypotheses:
@@ -127,6 +131,7 @@ def translated(
                 cells += [f"{hypothesis.score:.4f}"] if scores else []
                 output.append("\t".join([*cells, hypothesis.text]) + "\n")
         yield "".join(output)
+    words.warn(name, "give text of words, joined and without symbols,")
 
 
 if __name__ == "__main__":

@@ -61,6 +61,23 @@ def test_an_exact_start_is_without_a_warning(
     assert not caplog.records
 
 
+def test_another_dictionary_and_matrices_that_are_one_here_are_warned_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    given = build("capsnmt_transformer", seed=5)
+    state = given.state_dict()
+    path, other = str(tmp_path / "untied.pt"), str(tmp_path / "larger.pt")
+    torch.save({"model": state}, path)
+    names = [name for name in state if "embed_tokens" in name or "output_projection" in name]
+    larger = {name: torch.cat([state[name], state[name][:3]]) for name in names}
+    torch.save({"model": {**state, **larger}}, other)
+    for start, words in ((path, "are one matrix here and two there"), (other, "the dictionary is")):
+        caplog.clear()
+        with caplog.at_level(logging.WARNING, logger="capsnmt"):
+            build("capsnmt_transformer", "--share-all-embeddings", "--init-from", start)
+        assert any(words in record.getMessage() for record in caplog.records), caplog.text
+
+
 def test_a_checkpoint_with_nothing_in_common_is_one_clear_line(baseline: tuple) -> None:
     wide = ["--encoder-embed-dim", "20", "--decoder-embed-dim", "20"]
     wide += ["--encoder-ffn-embed-dim", "28", "--decoder-ffn-embed-dim", "28"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import shutil
 from itertools import islice
 from pathlib import Path
@@ -138,6 +139,42 @@ def test_given_pairs_that_are_trained_on_are_counted(files, run):
     data = PreparedData(Path("out"))
     assert data.read_manifest().known == {"x": 5}
     assert len(text(data.raw("x", "en"))) == len(tested)
+
+
+def test_test_sets_in_elements_are_read_as_they_are_published(files, run):
+    for side, kind in (("en", "src"), ("de", "ref")):
+        segments = Path(f"v.{side}").read_text("utf-8").splitlines()
+        text = "".join(f'<seg id="{n}">{line}</seg>\n' for n, line in enumerate(segments, 1))
+        marked = f'<{kind}set setid="v"><doc docid="1">\n{text}</doc></{kind}set>\n'
+        for name in (f"v-{kind}.{side}.sgm", f"v-{kind}.xml"):
+            Path(name).write_text(marked, "utf-8")
+    given = "--train a.en a.de --valid v.en v.de --test x=v-src.en.sgm v-ref.de.sgm"
+    status, printed = run(*given.split(), "--test", "y=v-src.xml", "v-ref.xml", *SMALL)
+    assert status == 0, printed
+    for side in ("en", "de"):
+        raw = [Path(f"out/raw/{split}.{side}").read_bytes() for split in ("valid", "x", "y")]
+        assert raw[0] == raw[1] == raw[2]
+    for name, other in (("v.src", "v.ref"), ("v.src", "v.de")):
+        Path("v.src").write_bytes(Path("v-src.xml").read_bytes())
+        Path("v.ref").write_bytes(Path("v-ref.xml").read_bytes())
+        words = ["--train", "a.en", "a.de", "--test", name, other, "--output", "refused"]
+        status, printed = run(*words)
+        is_refusal(status, printed.splitlines(keepends=True)[-1], "give")
+    assert not Path("refused").exists()
+
+
+@pytest.mark.parametrize("mark", ["@@", "\u2581", "##", "</w>", "<unk>"])
+def test_marks_of_subwords_are_no_text(files, run, mark):
+    """A few are counted: they may be text. Many are refused."""
+    lines = Path("a.en").read_text("utf-8").splitlines()
+    marked = {"@@": "ab@@ c", "##": "ab ##c", "</w>": "ab c</w>"}.get(mark, f"ab {mark} c")
+    for count, status in ((2, 0), (20, 2)):
+        text = [f"{line} {marked}" for line in lines[:count]] + lines[count:]
+        Path("m.en").write_text("".join(f"{line}\n" for line in text), "utf-8")
+        Path("m.de").write_bytes(Path("a.de").read_bytes())
+        ended, printed = run("--train", "m.en", "m.de", *SMALL[:-1], f"out-{count}")
+        assert ended == status, printed
+        assert re.search(r"train\.en: \d+ of \d+ lines have .*, as line \d+: .*; give", printed)
 
 
 def test_a_language_without_rules_of_its_own_is_said(files, run):

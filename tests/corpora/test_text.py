@@ -22,7 +22,7 @@ from capsnmt.corpora.formats import read_text
 from capsnmt.corpora.parallel import JOBS_A_WORKER, map_jobs
 from capsnmt.corpora.recipe import Segmentation
 from capsnmt.corpora.text import TOKENISERS, make_tokeniser, sentence_key
-from capsnmt.evaluation.text import moses_detokenizer
+from capsnmt.evaluation.text import moses_detokenizer, remove_bpe
 
 
 def _read(path, content, kind):
@@ -55,6 +55,7 @@ ESCAPED = "Tom &amp; Ann &#124; &lt;b&gt; &apos;s &quot; &#91; x &#93;\n"
         ("iwslt-xml", SGM, SEGMENTS),
         ("iwslt-tags", TALKS, ["First one.", "2 < 3 & <b>bold</b>", "<urls are words>", "Last."]),
         ("tsv", TABLE, ["一", "", "二", "", "三"]),
+        ("plain", "a <b> c\n<seg> d\n", ["a <b> c", "<seg> d"]),
     ],
 )
 def test_each_format_has_its_sentences(tmp_path, kind, content, lines):
@@ -74,6 +75,8 @@ def test_no_other_separator_ends_a_line_or_stays_in_it(tmp_path, separator):
         ("sgm", "just text\n", "no <seg> element"),
         ("sgm", "", "no <seg> element"),
         ("sgm", '<seg id="1">a</seg>\n<seg id="2">cut of', "segment 2 does not end"),
+        ("plain", SGM, "begins with '<srcset.* so it is markup"),
+        ("plain", '<?xml version="1.0"?>\n<tmx>\n', "begins with .* so it is markup"),
     ],
 )
 def test_what_is_not_of_the_format_is_one_line(tmp_path, kind, content, message):
@@ -87,6 +90,8 @@ def test_what_is_not_of_the_format_is_one_line(tmp_path, kind, content, message)
     [
         ("moses", "de", "Der „Hund“ (z.B. Max) läuft…", 'Der " Hund " ( z.B. Max ) läuft ...'),
         ("moses", "en", "It's R&D, isn't it?", "It 's R & D , isn 't it ?"),
+        ("moses", "de", "10\u00a0000,5 von 1\u202f000\u00a0Euro", "10 000,5 von 1 000 Euro"),
+        ("moses", "en", "10\u00a0000.5 of 2\u2009500", "10 000.5 of 2 500"),
         ("moses", "es", "¿Qué tal?", "¿ Qué tal ?"),
         ("moses", "vi", "Viê\u0323t Nam", "Việt Nam"),
         ("moses-escaped-lowercase", "en", "Tom’s R&D works.", "tom &apos;s r &amp; d works ."),
@@ -139,6 +144,16 @@ def test_codes_of_two_models_are_those_of_subword_nmt_on_their_complete_texts(tm
         expected.append(stream.getvalue())
     subwords.learn(Segmentation(size=50), texts, 2, models)
     assert [path.read_text(encoding="utf-8") for path in models] == expected
+
+
+def test_pieces_are_of_the_characters_of_the_text(tmp_path):
+    """sentencepiece's own rule would make ASCII of full-width forms, on one side of a score."""
+    text = "（你好，世界！）ＡＢ ① ﬁ ™ 1½"
+    (tmp_path / "text").write_text(f"{text}\n" * 20, "utf-8")
+    how = Segmentation(size=30, method="sentencepiece")
+    subwords.learn(how, [[tmp_path / "text"]], 1, [tmp_path / "model"])
+    pieces = subwords.segment("sentencepiece", tmp_path / "model", f"{text}\n".encode()).decode()
+    assert remove_bpe(pieces.rstrip("\n"), "sentencepiece") == text
 
 
 @pytest.mark.parametrize("method", ["bpe", "sentencepiece"])

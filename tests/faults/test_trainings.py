@@ -125,6 +125,22 @@ def test_a_training_that_goes_on_needs_no_baseline(
 
 
 @one_host
+@pytest.mark.parametrize("named", [True, False])
+def test_another_direction_than_that_of_the_training_is_warned_of(
+    data: Path, tmp_path: Path, named: bool
+) -> None:
+    """Also where fairseq has inferred the languages of the training."""
+    pair = ["-s", "en", "-t", "de"] if named else []
+    train(data, tmp_path / "run", "transformer_em_routing_tiny", 1, *pair)
+    flags = ["--user-dir", PLUGIN, "--path", tmp_path / "run" / LAST, *SHORT, *ON_CPU]
+    for pair, warned in (([], 0), (["-s", "en", "-t", "de"], 0), (["-s", "de", "-t", "en"], 1)):
+        done = command("fairseq_cli.generate", data, *flags, *pair)
+        assert done.returncode == 0
+        said = done.stdout + done.stderr
+        assert said.count("was trained to translate from en to de, and now") == warned
+
+
+@one_host
 def test_it_translates_where_its_backend_is_missing(
     data: Path, checkpoint: Path, tmp_path: Path
 ) -> None:
