@@ -21,6 +21,18 @@ CJK += "\U00020000-\U0003ffff"
 NO_SPACE = re.compile(rf"(?<=[{CJK}]) +| +(?=[{CJK}])|(?<=\d,) +(?=\d{{3}}\b)|(?<=\d:) +(?=\d)")
 
 
+# languages with apostrophes that Moses knows, and those where one between letters is part of a word
+WITH_APOSTROPHES = ("en", "fr", "it")
+OF_WORDS = ("az", "be", "br", "ca", "oc", "tr", "uk", "uz")
+INSIDE_WORDS = re.compile(r"(?<=[^\W\d_]) ' (?=[^\W\d_])")
+AT_SHORT_WORDS = re.compile(
+    r"(?:(?<=\b[^\W\d_])|(?<=\b[^\W\d_]{2})) ' (?=[^\W\d_])"
+    r"|(?<=[^\W\d_]) ' (?=[^\W\d_]{1,2}\b)"
+)
+# what a tokeniser makes of an address: its parts end where a word follows a word
+ADDRESS = re.compile(r"\b(?:https?|ftp) : / / \S+(?: [/?=&#_~%+:]+(?: (?![/?=&#_~%+:] )\S+)?)*")
+
+
 @dataclass(frozen=True)
 class TextFormat:
     """How the file of a system becomes text."""
@@ -91,13 +103,27 @@ def moses_detokenizer(lang: Optional[str]) -> Callable[[str], str]:
     **D**: sacremoses joins ideographs, but leaves a space before full-width punctuation, next to
     Latin words and within ``54, 000``, where Chinese and Japanese have none. These spaces are also
     removed, and with them those of English between quotes and dashes.
+
+    **D**: Moses has rules for the apostrophes of English, French and Italian. Of other languages it
+    would take each for a quote, and leave spaces: l' home, zo' n. One between letters is part of a
+    word where a language uses it so, and elsewhere where one of its sides has two letters at most.
+    The parts of an address are joined, too.
     """
     from sacremoses import MosesDetokenizer
 
     base = base_language(lang)
     moses = MosesDetokenizer(lang=base)
 
+    apostrophe = None
+    if base not in WITH_APOSTROPHES:
+        apostrophe = INSIDE_WORDS if base in OF_WORDS else AT_SHORT_WORDS
+
     def detokenize(line: str) -> str:
+        line = ADDRESS.sub(lambda found: found[0].replace(" ", ""), line)
+        if apostrophe is not None:
+            line = apostrophe.sub("'", line)
+        if base == "ca":
+            line = line.replace("l · l", "l·l")
         text = moses.detokenize(line.split())
         return NO_SPACE.sub("", text) if base in WITHOUT_SPACES else text
 
