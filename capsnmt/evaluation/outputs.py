@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from capsnmt import lines
-from capsnmt.cli import ConfigurationError
+from capsnmt.cli import ConfigurationError, say
 from capsnmt.evaluation.text import TextFormat, remove_bpe
+from capsnmt.forms import MARKS
 
 RECORD = re.compile(r"([SH])-(\d+)(?:\t|$)")
 DICTIONARY = re.compile(r"\| \[([^\]\s]+)\] dictionary: \d+ types")
@@ -103,6 +104,13 @@ def read_output(path: str, label: str, text: TextFormat) -> Output:
         found, language = parse_generate_output(hypotheses, label)
         hypotheses, sources = found["H"], found.get("S")
         text = replace(text, target_lang=text.target_lang or language)
+    if text.remove_bpe == "sentencepiece" and is_joined(hypotheses):
+        # D: joining it once more would delete all spaces, and a perfect translation would have 0
+        say(
+            f"warning: {label} has no marks of sentencepiece (\u2581), so it is taken as joined; "
+            f"give --remove-bpe none --detokenize none to say so"
+        )
+        text = replace(text, remove_bpe="none")
     to_text = text.to_text()
     return Output(
         label,
@@ -112,6 +120,17 @@ def read_output(path: str, label: str, text: TextFormat) -> Output:
         sources=sources,
         target_lang=text.target_lang,
     )
+
+
+def is_joined(text: Iterable[str]) -> bool:
+    """Return whether a text that sentencepiece may have split has no mark of it, but spaces.
+
+    >>> is_joined(["two words", "one"]), is_joined(["▁two ▁wor ds"]), is_joined(["", "one"])
+    (True, False, False)
+    """
+    lines = list(text)
+    marked = any(map(MARKS["sentencepiece"].search, lines))
+    return not marked and any(" " in line for line in lines)
 
 
 def read_lines(path: str) -> List[str]:
