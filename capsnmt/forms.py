@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 import unicodedata
 from dataclasses import dataclass, replace
-from typing import Dict, Iterable, Iterator, List
+from types import MappingProxyType
+from typing import Dict, Iterable, Iterator, List, Mapping, Optional
 
 from capsnmt.cli import ConfigurationError, say, shown
 
@@ -17,14 +18,17 @@ from capsnmt.cli import ConfigurationError, say, shown
 MARKS = {
     "subword_nmt": re.compile(r"\S@@(?= |$)"),
     "sentencepiece": re.compile("\u2581"),
-    "wordpiece": re.compile(r"(?<=\S )##\w"),
+    # the hyphen of published tokens is none: rich ##AT##-##AT## text
+    "wordpiece": re.compile(r"(?<=\S )##(?!AT##)\w"),
     "BPE with end marks": re.compile(r"\S</w>(?= |$)"),
 }
 # symbols of a dictionary, which a model would not take for text
-SYMBOLS = re.compile(r"(?:^|(?<= ))(?:</?s>|<pad>|<unk>)(?= |$)")
+SYMBOLS = re.compile(r"(?:^|(?<= ))(?:</?s>|<pad>)(?= |$)")
+UNKNOWN = "unknown words (<unk>)"
 NO_WORDS = {
     **{f"marks of subwords ({kind})": pattern for kind, pattern in MARKS.items()},
     "symbols of a dictionary": SYMBOLS,
+    UNKNOWN: re.compile("<unk>"),  # fairseq-generate writes <<unk>> in references
 }
 # a line without these has none of them: most of a corpus is asked only once
 SUSPECT = re.compile("@@|\u2581|##|<")
@@ -34,6 +38,8 @@ MARKUP = re.compile(
 )
 # D: so large a share of lines is no accident: such a text cannot be used as it is
 SHARE = 0.1
+Fixes = Mapping[str, Optional[str]]  # a key of NO_WORDS -> what mends it
+NO_FIXES: Fixes = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -69,27 +75,32 @@ class Words:
                     first = self.found.get(form, Found(form, 0, 0, self.lines, line))
                     self.found[form] = replace(first, count=first.count + 1)
 
-    def check(self, name: str, fix: str) -> None:
-        """Warn of what was found, or refuse it where it is in many lines; ``fix`` mends it."""
-        for each in self.found.values():
-            found = replace(each, lines=self.lines)
-            if found.count > SHARE * found.lines:
-                raise ConfigurationError(f"{name}: {found}; {fix}")
-        self.warn(name, fix)
+    def check(self, name: str, fix: str, fixes: Fixes = NO_FIXES) -> None:
+        """Warn of what was found, or refuse it where it is in many lines.
 
-    def warn(self, name: str, fix: str) -> None:
+        ``fix`` mends it; ``fixes`` has that of a form, or ``None`` where any number of lines may
+        have the form.
+        """
+        for form, each in self.found.items():
+            found, how = replace(each, lines=self.lines), fixes.get(form, fix)
+            if how is not None and found.count > SHARE * found.lines:
+                raise ConfigurationError(f"{name}: {found}; {how}")
+        self.warn(name, fix, fixes)
+
+    def warn(self, name: str, fix: str, fixes: Fixes = NO_FIXES) -> None:
         """Warn of what was found, however much that is."""
-        for found in self.found.values():
-            shown = replace(found, lines=self.lines)
-            say(f"warning: {name}: {shown}; {fix} if they are not text")
+        for form, each in self.found.items():
+            found, how = replace(each, lines=self.lines), fixes.get(form, fix)
+            advice = "" if how is None else f"; {how} if they are not text"
+            say(f"warning: {name}: {found}{advice}")
 
 
-def check_words(lines: Iterable[str], name: str, fix: str) -> None:
-    """Warn of marks of subwords and symbols of dictionaries in a text of words; refuse many."""
+def check_words(lines: Iterable[str], name: str, fix: str, fixes: Fixes = NO_FIXES) -> None:
+    """Warn of what in a text of words is none, or refuse it, as `Words.check` does."""
     words = Words()
     for line in lines:
         words.see(line)
-    words.check(name, fix)
+    words.check(name, fix, fixes)
 
 
 def check_plain(first_line: str, name: str) -> None:

@@ -17,11 +17,18 @@ from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from capsnmt import lines
 from capsnmt.cli import ConfigurationError, say
-from capsnmt.evaluation.text import TextFormat, remove_bpe
-from capsnmt.forms import MARKS
+from capsnmt.evaluation.text import REMOVE_BPE, TextFormat, remove_bpe
+from capsnmt.forms import MARKS, UNKNOWN, Fixes, check_words
 
 RECORD = re.compile(r"([SH])-(\d+)(?:\t|$)")
 DICTIONARY = re.compile(r"\| \[([^\]\s]+)\] dictionary: \d+ types")
+PIECE = MARKS["sentencepiece"]
+# how subwords are joined: those of a known kind, and others; a model may write unknown words
+JOIN: Fixes = {
+    **{f"marks of subwords ({kind})": f"give --remove-bpe {kind}" for kind in REMOVE_BPE[1:]},
+    UNKNOWN: None,
+}
+JOINED = "give text without them"
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,14 +93,15 @@ def parse_systems(arguments: Sequence[str], baseline: Optional[str]) -> Dict[str
 
 
 def read_systems(files: Mapping[str, Sequence[str]], text: TextFormat) -> Systems:
-    """Read the outputs of all systems."""
-    return {
-        name: [
-            read_output(path, f"{name} ({path})" if len(paths) > 1 else name, text)
-            for path in paths
-        ]
-        for name, paths in files.items()
-    }
+    """Read the outputs of all systems, and check that they are words."""
+    systems: Systems = {}
+    for name, paths in files.items():
+        labels = [f"{name} ({path})" if len(paths) > 1 else name for path in paths]
+        systems[name] = [read_output(*each, text) for each in zip(paths, labels)]
+        for output in systems[name]:
+            # D: also with --remove-bpe none: subwords have no score of words
+            check_words(output.tokens, output.label, JOINED, JOIN)
+    return systems
 
 
 def read_output(path: str, label: str, text: TextFormat) -> Output:
@@ -104,13 +112,15 @@ def read_output(path: str, label: str, text: TextFormat) -> Output:
         found, language = parse_generate_output(hypotheses, label)
         hypotheses, sources = found["H"], found.get("S")
         text = replace(text, target_lang=text.target_lang or language)
-    if text.remove_bpe == "sentencepiece" and is_joined(hypotheses):
+    if text.remove_bpe == "sentencepiece" and not any(map(PIECE.search, hypotheses)):
         # D: joining it once more would delete all spaces, and a perfect translation would have 0
-        say(
-            f"warning: {label} has no marks of sentencepiece (\u2581), so it is taken as joined; "
-            f"give --remove-bpe none --detokenize none to say so"
-        )
         text = replace(text, remove_bpe="none")
+        marked = any(mark.search(line) for mark in MARKS.values() for line in hypotheses)
+        if any(" " in line for line in hypotheses) and not marked:
+            say(
+                f"warning: {label} has no marks of sentencepiece (\u2581), so it is taken as "
+                f"joined; give --remove-bpe none --detokenize none to say so"
+            )
     to_text = text.to_text()
     return Output(
         label,
@@ -120,17 +130,6 @@ def read_output(path: str, label: str, text: TextFormat) -> Output:
         sources=sources,
         target_lang=text.target_lang,
     )
-
-
-def is_joined(text: Iterable[str]) -> bool:
-    """Return whether a text that sentencepiece may have split has no mark of it, but spaces.
-
-    >>> is_joined(["two words", "one"]), is_joined(["▁two ▁wor ds"]), is_joined(["", "one"])
-    (True, False, False)
-    """
-    lines = list(text)
-    marked = any(map(MARKS["sentencepiece"].search, lines))
-    return not marked and any(" " in line for line in lines)
 
 
 def read_lines(path: str) -> List[str]:

@@ -8,6 +8,7 @@ from typing import List, Optional, Sequence
 from capsnmt.cli import ConfigurationError, say
 from capsnmt.evaluation.outputs import Output, read_lines
 from capsnmt.evaluation.settings import Settings
+from capsnmt.forms import check_words
 from capsnmt.lines import blank_lines
 
 TOKENISED = 100  # as many sentences that end in " ." are tokens: sacreBLEU's own limit
@@ -38,11 +39,13 @@ def read_test_set(outputs: Sequence[Output], settings: Settings) -> TestSet:
     blank = blank_lines(reference, name)
     if blank:
         say(f"warning: {blank} of the {len(reference)} segments of the reference {name} are blank")
+    check_words(reference, f"the reference {name}", "give the raw reference")
     tokens = source = None
     texts = [(each.label, each.hypotheses) for each in outputs]
     if settings.tokenized_reference is not None:
         tokens = read_lines(settings.tokenized_reference)
         texts.append((f"--tokenized-reference {settings.tokenized_reference}", tokens))
+        check_words(tokens, texts[-1][0], "give its tokens without them")
     if settings.source is not None:
         source = read_lines(settings.source)
         texts.append((f"--source {settings.source}", source))

@@ -8,9 +8,9 @@ from typing import Any, Dict, Tuple
 
 import pytest
 
-from tests.commands import command
+from tests.commands import command, is_refusal
 from tests.evaluation.conftest import scores
-from tests.evaluation.outputs import REFERENCE, generated, write_lines
+from tests.evaluation.outputs import REFERENCE, TOKENS, generated, write_lines
 
 pytestmark = pytest.mark.system
 
@@ -44,3 +44,55 @@ def test_text_that_is_joined_already_keeps_its_spaces(
     document, errors = evaluated(tmp_path, f"x={split}", *flags)
     assert scores(document)["x"] == pytest.approx(100)
     assert errors == ""
+
+
+MARKED = {
+    "subword_nmt": ("--remove-bpe sentencepiece", "th@@ ere", "give --remove-bpe subword_nmt"),
+    "sentencepiece": ("--remove-bpe subword_nmt", "▁th ere", "give --remove-bpe sentencepiece"),
+    "wordpiece": ("--remove-bpe none", "th ##ere", "give text without them"),
+    "BPE with end marks": ("--remove-bpe none", "th ere</w>", "give text without them"),
+    "symbols of a dictionary": ("", "there </s>", "give text without them"),
+}
+
+
+@pytest.mark.parametrize("form", MARKED)
+def test_marks_that_are_left_are_refused_with_their_fix_and_few_are_named(
+    files: Dict[str, str], tmp_path: Path, form: str
+) -> None:
+    flags, marked, fix = MARKED[form]
+    others = ["a </s>" if form.startswith("symbols") else "a"] * 11
+    many, few = ([f"go {marked}", *others], [f"go {marked}", *["a"] * 11])
+    many[1] = f"or {marked} now"
+    for kind, lines in (("many", many), ("few", few)):
+        path = write_lines(tmp_path / kind, generated(lines))
+        given = (f"x={path}", *flags.split(), "--reference", files["reference"])
+        done = command("capsnmt.evaluation", *given)
+        if kind == "many":
+            is_refusal(done.returncode, done.stderr, "x: ", form, "of 12 lines", marked, fix)
+        else:
+            assert done.returncode == 0
+            assert f"1 of 12 lines have {form}" in done.stderr.replace("marks of subwords (", "")
+            assert f"{fix} if they are not text" in done.stderr
+
+
+@pytest.mark.parametrize("flag", ["--reference", "--tokenized-reference"])
+def test_a_reference_of_subwords_or_of_unknown_words_is_refused(
+    files: Dict[str, str], tmp_path: Path, flag: str
+) -> None:
+    fix = "give the raw reference" if flag == "--reference" else "give its tokens without them"
+    for form, lines in (
+        ("marks of subwords (subword_nmt)", TOKENS),
+        ("unknown words (<unk>)", ["a <<unk>> sea"] * 12),
+    ):
+        path = write_lines(tmp_path / "given", lines)
+        given = (files["good"], "--reference", files["reference"], flag, path)
+        done = command("capsnmt.evaluation", *given)
+        is_refusal(done.returncode, done.stderr, str(path), form, fix)
+
+
+def test_unknown_words_of_a_model_are_counted(files: Dict[str, str], tmp_path: Path) -> None:
+    path = write_lines(tmp_path / "poor", generated(["a <unk> , <unk>"] * 11 + ["a sea"]))
+    document, errors = evaluated(tmp_path, f"x={path}", "--reference", files["reference"])
+    assert document["segments"] == 12
+    assert errors.count("\n") == 1
+    assert "x: 11 of 12 lines have unknown words (<unk>), as line 1" in errors
