@@ -18,7 +18,7 @@ from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 from capsnmt import lines
 from capsnmt.cli import ConfigurationError, say
 from capsnmt.evaluation.text import REMOVE_BPE, TextFormat, remove_bpe
-from capsnmt.forms import MARKS, UNKNOWN, Fixes, check_words
+from capsnmt.forms import MARKS, UNKNOWN, Fixes, check_words, one_form
 
 RECORD = re.compile(r"([SH])-(\d+)(?:\t|$)")
 DICTIONARY = re.compile(r"\| \[([^\]\s]+)\] dictionary: \d+ types")
@@ -37,7 +37,7 @@ class Output:
 
     label: str  # for messages
     path: str
-    hypotheses: List[str]  # translations as text
+    hypotheses: List[str]  # translations as text, in NFC as everything that is compared
     tokens: List[str]  # translations before detokenisation, without BPE
     sources: Optional[List[str]]  # the S- lines; None without such lines
     target_lang: Optional[str]  # from the flags or from the log
@@ -121,12 +121,13 @@ def read_output(path: str, label: str, text: TextFormat) -> Output:
                 f"warning: {label} has no marks of sentencepiece (\u2581), so it is taken as "
                 f"joined; give --remove-bpe none --detokenize none to say so"
             )
-    to_text = text.to_text()
+    # joined first: a subword may begin with an accent
+    tokens = one_form((remove_bpe(line, text.remove_bpe) for line in hypotheses), label)
     return Output(
         label,
         path,
-        hypotheses=[*map(to_text, hypotheses)],
-        tokens=[remove_bpe(line, text.remove_bpe) for line in hypotheses],
+        hypotheses=[*map(text.detokenizer(), tokens)],
+        tokens=tokens,
         sources=sources,
         target_lang=text.target_lang,
     )

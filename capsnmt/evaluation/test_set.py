@@ -8,7 +8,7 @@ from typing import List, Optional, Sequence
 from capsnmt.cli import ConfigurationError, say
 from capsnmt.evaluation.outputs import Output, read_lines
 from capsnmt.evaluation.settings import Settings
-from capsnmt.forms import check_words
+from capsnmt.forms import check_words, one_form
 from capsnmt.lines import blank_lines
 
 TOKENISED = 100  # as many sentences that end in " ." are tokens: sacreBLEU's own limit
@@ -35,7 +35,7 @@ def read_test_set(outputs: Sequence[Output], settings: Settings) -> TestSet:
             f"the systems translate into {' and '.join(languages)}; score one language at a time"
         )
     name = settings.reference
-    reference = [line.rstrip() for line in read_lines(name)]
+    reference = [line.rstrip() for line in one_form(read_lines(name), name)]
     blank = blank_lines(reference, name)
     if blank:
         say(f"warning: {blank} of the {len(reference)} segments of the reference {name} are blank")
@@ -43,11 +43,11 @@ def read_test_set(outputs: Sequence[Output], settings: Settings) -> TestSet:
     tokens = source = None
     texts = [(each.label, each.hypotheses) for each in outputs]
     if settings.tokenized_reference is not None:
-        tokens = read_lines(settings.tokenized_reference)
+        tokens = one_form(read_lines(settings.tokenized_reference), settings.tokenized_reference)
         texts.append((f"--tokenized-reference {settings.tokenized_reference}", tokens))
         check_words(tokens, texts[-1][0], "give its tokens without them")
     if settings.source is not None:
-        source = read_lines(settings.source)
+        source = one_form(read_lines(settings.source), settings.source)
         texts.append((f"--source {settings.source}", source))
     for what, segments in texts:
         check_count(what, segments, name, reference)
@@ -92,6 +92,6 @@ def _source_lines(outputs: Sequence[Output]) -> Optional[List[str]]:
     """
     source = outputs[0].sources
     if all(each.sources == source for each in outputs):
-        return source
+        return None if source is None else one_form(source, f"the S- lines of {outputs[0].label}")
     say("warning: the systems' S- lines differ (another BPE?): BLEU by length needs --source FILE")
     return None

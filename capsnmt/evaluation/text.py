@@ -42,12 +42,9 @@ class TextFormat:
     detokenize: str  # one of DETOKENIZE
     target_lang: Optional[str]  # None: from the log of fairseq-generate
 
-    def to_text(self) -> Callable[[str], str]:
-        """Return the function from a line of tokens to text."""
-        if self.detokenize == "none":
-            return lambda line: remove_bpe(line, self.remove_bpe).rstrip()
-        detokenize = moses_detokenizer(self.target_lang)
-        return lambda line: detokenize(remove_bpe(line, self.remove_bpe))
+    def detokenizer(self) -> Callable[[str], str]:
+        """Return the function from a line of words, without BPE, to text."""
+        return str.rstrip if self.detokenize == "none" else moses_detokenizer(self.target_lang)
 
 
 def text_format(

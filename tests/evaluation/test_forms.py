@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import unicodedata
 from pathlib import Path
 from typing import Any, Dict, Tuple
 
@@ -96,3 +97,30 @@ def test_unknown_words_of_a_model_are_counted(files: Dict[str, str], tmp_path: P
     assert document["segments"] == 12
     assert errors.count("\n") == 1
     assert "x: 11 of 12 lines have unknown words (<unk>), as line 1" in errors
+
+
+def test_texts_are_compared_in_one_form_of_unicode(tmp_path: Path) -> None:
+    composed = ["Đường phố ở đây đẹp.", "Es ist schön, Zoë.", "plain words are here"] * 4
+    apart = [unicodedata.normalize("NFD", line) for line in composed]
+    given = {"NFC": composed, "NFD": apart}
+    paths = {form: write_lines(tmp_path / form, lines) for form, lines in given.items()}
+    # subwords may begin with an accent
+    split = generated([line.replace("\u0308", "@@ \u0308") for line in apart], apart)
+    decoded = write_lines(tmp_path / "decoded", split)
+    records = []
+    for reference in given:
+        of_reference = ("--reference", paths[reference])
+        flags = (*of_reference, "--tokenized-reference", paths[reference])
+        for hypotheses in given:
+            one = (f"x={paths[hypotheses]}", "--input", "plain", "--source", paths[reference])
+            document, errors = evaluated(tmp_path, *one, *flags, "--target-lang", "de")
+            records.append(document)
+            assert {len(line) for line in errors.splitlines()} <= {*range(300)}
+            notes = 3 * (reference == "NFD") + (hypotheses == "NFD")
+            assert errors.count("8 of 12 lines are not in Unicode's NFC") == notes
+        document, errors = evaluated(tmp_path, f"x={decoded}", *flags, "--detokenize", "none")
+        assert "the S- lines of x: 8 of 12" in errors
+        records.append(document)
+    for document in records:
+        assert scores(document)["x"] == scores(document, "multi-bleu")["x"] == pytest.approx(100)
+        assert document["checksums"] == records[0]["checksums"]
