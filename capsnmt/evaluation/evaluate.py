@@ -52,6 +52,8 @@ def evaluate(settings: Settings) -> Evaluation:
         )
     buckets = buckets_of(test_set.source)
     metrics = build_metrics(language, test_set.reference)
+    if "chrf++" not in metrics:
+        say(f"note: chrF2++ is left out: it counts words, which {language} does not separate")
     bleu = metrics["bleu"]
 
     scored: Dict[Output, OutputScores] = {}

@@ -21,11 +21,12 @@ def as_text(evaluation: Evaluation) -> str:
     """Return the evaluation as tables, with the signatures below them."""
     systems, test = evaluation.systems, evaluation.test
     scores = systems[0].outputs[0].scores
+    primary = {key: name for key, name in METRICS.items() if key in scores}
     tokenised = {key: key for key in scores if key in COMPARABLE}
     means = {key: key for key in scores if key not in METRICS and key not in COMPARABLE}
     paragraphs = []
     for title, metrics in (
-        (f"{evaluation.segments:,} segments, reference: {evaluation.reference}", METRICS),
+        (f"{evaluation.segments:,} segments, reference: {evaluation.reference}", primary),
         ("tokenised BLEU, not comparable with the scores above:", tokenised),
         ("means of the scores of all segments:", means),
     ):

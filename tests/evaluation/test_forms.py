@@ -10,7 +10,7 @@ from typing import Any, Dict, Tuple
 import pytest
 
 from tests.commands import command, is_refusal
-from tests.evaluation.conftest import scores
+from tests.evaluation.conftest import outputs, scores
 from tests.evaluation.outputs import REFERENCE, TOKENS, generated, write_lines
 
 pytestmark = pytest.mark.system
@@ -124,3 +124,16 @@ def test_texts_are_compared_in_one_form_of_unicode(tmp_path: Path) -> None:
     for document in records:
         assert scores(document)["x"] == scores(document, "multi-bleu")["x"] == pytest.approx(100)
         assert document["checksums"] == records[0]["checksums"]
+
+
+def test_chrf_of_words_is_left_out_where_spaces_separate_none(tmp_path: Path) -> None:
+    """Of a perfect translation it would be 79.7: the detokeniser drops the reference's spaces."""
+    lines = ["我 喜欢 路由！", "胶囊，和 Transformer。"] * 4
+    reference = write_lines(tmp_path / "reference", lines)
+    perfect = write_lines(tmp_path / "x", [line.replace(" ", "") for line in lines])
+    flags = ["--input", "plain", "--reference", reference, "--target-lang", "zh_CN"]
+    document, errors = evaluated(tmp_path, f"x={perfect}", *flags)
+    assert {*outputs(document)["x"]["scores"]} == {"bleu", "chrf", "ter"}
+    assert errors.count("\n") == 1
+    assert "which zh_CN does not separate" in errors
+    assert scores(document, "chrf")["x"] == pytest.approx(100)

@@ -36,7 +36,7 @@ DAMAGES = [
     (put("config.json", "row", value="x"), "lacks the scores of x"),
     (put("training.json", "parameters"), "has no number of parameters"),
     (text("scores.json", "{}"), "scores.json: the file is {}; give"),
-    (put("scores.json", *SCORES, value={}), "lacks the scores bleu"),
+    (put("scores.json", *SCORES, value={}), "lacks the score bleu"),
     (
         lambda run: edit(run / "scores.json", lambda s: s.update(more=s["test"])),
         "has the test sets",

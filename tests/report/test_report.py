@@ -88,6 +88,18 @@ def test_every_number_is_that_of_scores_json(output: Path) -> None:
         assert cells[at : at + 2] == [delta, f"{score['p_value']:.3f}"]
 
 
+@pytest.mark.parametrize("rows", [[*TRANSLATIONS], ["em_routing"]])
+def test_a_metric_that_a_run_was_not_scored_by_is_left_out(output: Path, rows: List[str]) -> None:
+    """As chrF++ of Chinese; an older version has it."""
+    for row in rows:
+        path = output / row / "seed-1/scores.json"
+        edit(path, lambda found: found["test"]["systems"][-1]["outputs"][0]["scores"].pop("chrf++"))
+    assert report.main([*runs(output), "--output", str(output / "report"), "--samples", "0"]) == 0
+    content = (output / "report" / "report.md").read_text("utf-8")
+    assert "chrF2" in content
+    assert "chrF2++" not in content
+
+
 def train_longer(output: Path) -> None:
     with open(output / "baseline/seed-1/train.log", "a", encoding="utf-8") as log:
         log.write('{"loss": "6", "num_updates": "50", "wall": "60"}\n')
