@@ -51,7 +51,7 @@ class LayerBleu(LayerAblation):
             with replaced:
                 references, hypotheses = translate(sample, f"translations: {label}")
             outputs.append((label, hypotheses))
-        scores = score_outputs(outputs, {"bleu": multi_bleu_metric(references)}, TEST)
+        scores = score_outputs(outputs, {"bleu": multi_bleu_metric([references])}, TEST)
         self.scores = [each["bleu"] for each in scores]
 
     def rows(self) -> List[Sequence[Cell]]:

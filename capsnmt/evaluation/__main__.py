@@ -1,4 +1,4 @@
-"""``capsnmt-evaluate``: score translations against one reference and test their differences."""
+"""``capsnmt-evaluate``: score translations against references and test their differences."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def main(argv: List[str]) -> None:
 def _inputs(settings: Settings) -> List[Path]:
     """Return all files that are read."""
     scored = (paths for systems in settings.segment_scores.values() for paths in systems.values())
-    texts = settings.reference, settings.tokenized_reference, settings.source
+    texts = *settings.references, *settings.tokenized_references, settings.source
     given = chain(*settings.systems.values(), *map(split_paths, scored), texts)
     return [Path(path) for path in given if path is not None]
 
@@ -62,13 +62,25 @@ def build_parser() -> argparse.ArgumentParser:
     """Build the parser of ``capsnmt-evaluate``."""
     parser = OneLineParser(
         prog="capsnmt-evaluate",
-        description="Score translations against one reference and test their differences.",
+        description="Score translations against references and test their differences.",
     )
     add = parser.add_argument
     add("systems", nargs="+", metavar="SYSTEM", help="PATH or NAME=PATH,PATH,... (one per seed)")
     add("--baseline", metavar="SYSTEM", help="test the systems against this one (name or PATH)")
-    add("--reference", required=True, metavar="FILE", help="raw reference, one segment per line")
-    add("--tokenized-reference", metavar="FILE", help="for tokenised BLEU of the tokens as decoded")
+    add(
+        "--reference",
+        action="append",
+        required=True,
+        metavar="FILE",
+        help="raw reference, one segment per line; repeated for several references",
+    )
+    add(
+        "--tokenized-reference",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="for tokenised BLEU of the tokens as decoded; repeated for several references",
+    )
     add("--source", metavar="FILE", help="tokens for BLEU by source length (default: the S- lines)")
     add("--input", choices=INPUTS, default=INPUTS[0], help="default: output of fairseq-generate")
     add("--remove-bpe", choices=REMOVE_BPE, help="default: subword_nmt, or none if plain")
@@ -104,8 +116,8 @@ def parse_arguments(argv: Optional[Sequence[str]] = None) -> Tuple[Settings, Opt
     settings = Settings(
         systems=systems,
         text=text_format(args.input, args.remove_bpe, args.detokenize, args.target_lang),
-        reference=args.reference,
-        tokenized_reference=args.tokenized_reference,
+        references=args.reference,
+        tokenized_references=args.tokenized_reference,
         source=args.source,
         segment_scores=parse_segment_scores(args.segment_scores),
         tested=args.baseline is not None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from hashlib import sha256
+from itertools import chain
 from typing import Dict
 
 import capsnmt
@@ -32,7 +33,7 @@ def evaluate(settings: Settings) -> Evaluation:
     systems = read_systems(settings.systems, settings.text)
     outputs = [output for found in systems.values() for output in found]
     test_set = read_test_set(outputs, settings)
-    segments, language = len(test_set.reference), test_set.target_lang
+    segments, language = len(test_set.references[0]), test_set.target_lang
     if language is None:
         say(
             "warning: no --target-lang, and no log that names it: the rules for all languages and "
@@ -51,7 +52,7 @@ def evaluate(settings: Settings) -> Evaluation:
             "give --tokenized-reference FILE and systems with the same tokenisation"
         )
     buckets = buckets_of(test_set.source)
-    metrics = build_metrics(language, test_set.reference)
+    metrics = build_metrics(language, test_set.references)
     if "chrf++" not in metrics:
         say(f"note: chrF2++ is left out: it counts words, which {language} does not separate")
     bleu = metrics["bleu"]
@@ -79,13 +80,19 @@ def evaluate(settings: Settings) -> Evaluation:
             )
     if settings.compare_mt is not None and tokenised is not None:
         firsts = {name: tokenised.outputs[found[0]] for name, found in systems.items()}
-        reference, source = tokenised.reference, test_set.source
-        write_report(settings.compare_mt, settings.test, reference, firsts, source)
+        reference, *others = tokenised.references
+        if others:
+            say("note: compare-mt's report is of the first reference; it takes one")
+        write_report(settings.compare_mt, settings.test, reference, firsts, test_set.source)
     return Evaluation(
-        reference=settings.reference,
+        reference=settings.references[0],
+        references=test_set.names if len(test_set.names) > 1 else [],
         checksums={
             name: sha256("\n".join(lines).encode("utf-8", "surrogateescape")).hexdigest()
-            for name, lines in (("reference", test_set.reference), ("source", test_set.source))
+            for name, lines in (
+                ("reference", [*chain(*test_set.references)]),
+                ("source", test_set.source),
+            )
             if lines is not None
         },
         segments=segments,

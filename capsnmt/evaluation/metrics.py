@@ -18,8 +18,10 @@ EDGES = (10, 20, 30, 40, 50)
 BUCKETS = ("<10", "10-20", "20-30", "30-40", "40-50", ">50")
 
 
-def build_metrics(target_lang: Optional[str], reference: Sequence[str]) -> Dict[str, Metric]:
-    """Build sacreBLEU's metrics for a target language, with the reference's statistics cached.
+def build_metrics(
+    target_lang: Optional[str], references: Sequence[Sequence[str]]
+) -> Dict[str, Metric]:
+    """Build sacreBLEU's metrics for a target language, with the references' statistics cached.
 
     BLEU uses the tokeniser that sacreBLEU recommends: zh, ja-mecab, ko-mecab, else 13a. **D**: with
     13a this is the score of ``mteval-v13a.pl -c``, which has the same tokeniser and smoothing
@@ -36,7 +38,6 @@ def build_metrics(target_lang: Optional[str], reference: Sequence[str]) -> Dict[
     """
     base = base_language(target_lang)
     asian = base in WITHOUT_SPACES
-    references = [list(reference)]
     try:
         # test_set.py warns of tokens, once an output
         bleu = BLEU(trg_lang=base, force=True, references=references)
@@ -55,8 +56,8 @@ def build_metrics(target_lang: Optional[str], reference: Sequence[str]) -> Dict[
 def bleu_statistics(bleu: Metric, hypotheses: Sequence[str]) -> np.ndarray:
     """Compute the sufficient statistics of BLEU for every segment, integers ``[segments, 10]``.
 
-    These are the lengths of the hypothesis and of the reference, the matching n-grams for n = 1..4,
-    and all n-grams of the hypothesis for n = 1..4.
+    These are the lengths of the hypothesis and of the closest reference, the matching n-grams for
+    n = 1..4, and all n-grams of the hypothesis for n = 1..4.
     """
     return np.array(bleu._extract_corpus_statistics(hypotheses, None))
 

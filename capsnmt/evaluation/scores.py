@@ -133,12 +133,13 @@ class SystemScores(Record, frozen=True):
         return spread([output.scores[metric].score for output in self.outputs])
 
 
-class Evaluation(Record, frozen=True, kw_only=True):
+class Evaluation(Record, frozen=True, kw_only=True, omit_defaults=True):
     """The scores of some systems on one test set."""
 
-    reference: str  # its file
-    # what was compared: SHA-256 of the reference, and of the source where an output has it, as
-    # lines; older records have none
+    reference: str  # its file; of several references the first
+    references: List[str] = field(default_factory=list)  # their names, if there are several
+    # what was compared: SHA-256 of the references, one after the other, and of the source where an
+    # output has it, as lines; older records have none
     checksums: Dict[str, str] = field(default_factory=dict)
     segments: int  # number of sentences
     target_lang: Optional[str]

@@ -16,8 +16,8 @@ class Settings:
 
     systems: Mapping[str, Sequence[str]]  # name -> a file for each seed; the baseline first
     text: TextFormat  # how a file becomes text
-    reference: str  # raw
-    tokenized_reference: Optional[str]  # None: both sides are tokenised with Moses
+    references: Sequence[str]  # raw, one or more
+    tokenized_references: Sequence[str]  # without one, both sides are tokenised with Moses
     source: Optional[str]  # tokens, for BLEU by length; None: the S- lines
     segment_scores: Mapping[str, Mapping[str, str]]  # metric -> system -> FILE[,FILE...]
     tested: bool  # whether the systems are tested against the first

@@ -25,8 +25,10 @@ def as_text(evaluation: Evaluation) -> str:
     tokenised = {key: key for key in scores if key in COMPARABLE}
     means = {key: key for key in scores if key not in METRICS and key not in COMPARABLE}
     paragraphs = []
+    names = ", ".join(evaluation.references) or evaluation.reference
+    reference = "references" if evaluation.references else "reference"
     for title, metrics in (
-        (f"{evaluation.segments:,} segments, reference: {evaluation.reference}", primary),
+        (f"{evaluation.segments:,} segments, {reference}: {names}", primary),
         ("tokenised BLEU, not comparable with the scores above:", tokenised),
         ("means of the scores of all segments:", means),
     ):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import List, Optional, Sequence
+from typing import List, Optional, Sequence, Tuple
 
 from capsnmt.cli import ConfigurationError, say
 from capsnmt.evaluation.outputs import Output, read_lines
@@ -20,11 +20,12 @@ class TestSet:
 
     __test__ = False  # no class of tests, whatever pytest reads in its name
 
-    reference: List[str]  # the segments as text
+    names: List[str]  # of the references
+    references: List[List[str]]  # of each, the segments as text
     target_lang: Optional[str]
     length_unit: str  # what a source length counts
     source: Optional[List[str]]  # tokens, separated by spaces; None without a common source
-    tokens: Optional[List[str]]  # the tokenised reference; None to tokenise the reference
+    tokens: List[List[str]]  # the tokenised references; empty to tokenise the references
 
 
 def read_test_set(outputs: Sequence[Output], settings: Settings) -> TestSet:
@@ -34,43 +35,54 @@ def read_test_set(outputs: Sequence[Output], settings: Settings) -> TestSet:
         raise ConfigurationError(
             f"the systems translate into {' and '.join(languages)}; score one language at a time"
         )
-    name = settings.reference
-    reference = [line.rstrip() for line in one_form(read_lines(name), name)]
-    blank = blank_lines(reference, name)
-    if blank:
-        say(f"warning: {blank} of the {len(reference)} segments of the reference {name} are blank")
-    check_words(reference, f"the reference {name}", "give the raw reference")
-    tokens = source = None
+    names, references = _read_references(settings.references, "", "give the raw reference")
+    references = [[line.rstrip() for line in each] for each in references]
+    given, tokens = _read_references(
+        settings.tokenized_references, "--tokenized-reference ", "give its tokens without them"
+    )
+    name, segments = names[0], len(references[0])
+    for each, lines in zip(names, references):
+        blank = blank_lines(lines, each)
+        if blank:
+            say(f"warning: {blank} of the {len(lines)} segments of the reference {each} are blank")
+    source = None
     texts = [(each.label, each.hypotheses) for each in outputs]
-    if settings.tokenized_reference is not None:
-        tokens = one_form(read_lines(settings.tokenized_reference), settings.tokenized_reference)
-        texts.append((f"--tokenized-reference {settings.tokenized_reference}", tokens))
-        check_words(tokens, texts[-1][0], "give its tokens without them")
+    texts += zip([*names[1:], *given], [*references[1:], *tokens])
     if settings.source is not None:
         source = one_form(read_lines(settings.source), settings.source)
         texts.append((f"--source {settings.source}", source))
-    for what, segments in texts:
-        check_count(what, segments, name, reference)
-    as_tokens = sum(line.endswith(" .") for line in reference) >= TOKENISED
+    for what, lines in texts:
+        check_count(what, lines, name, references[0])
+    as_tokens = any(sum(line.endswith(" .") for line in each) >= TOKENISED for each in references)
     for output in outputs:
         empty = sum(not line for line in output.hypotheses)
         if empty:
-            say(
-                f"warning: {empty} of the {len(reference)} translations of {output.label} are empty"
-            )
+            say(f"warning: {empty} of the {segments} translations of {output.label} are empty")
         tokens_end = sum(line.endswith(" .") for line in output.hypotheses)
         if tokens_end >= TOKENISED and not as_tokens:
             say(
-                f"warning: {tokens_end} of the {len(reference)} translations of {output.label} end "
+                f"warning: {tokens_end} of the {segments} translations of {output.label} end "
                 f"in ' .': sacreBLEU's scores are of detokenised text"
             )
     return TestSet(
-        reference,
+        names,
+        references,
         next(iter(languages), None),
         f"the tokens of {settings.source or 'the S- lines'}",
         source or _source_lines(outputs),
         tokens,
     )
+
+
+def _read_references(
+    paths: Sequence[str], flag: str, fix: str
+) -> Tuple[List[str], List[List[str]]]:
+    """Return the names of references, and the segments of each; ``flag`` is for messages."""
+    names, texts = [f"{flag}{path}" for path in paths], []
+    for name, path in zip(names, paths):
+        texts.append(one_form(read_lines(path), name))
+        check_words(texts[-1], name, fix)
+    return names, texts
 
 
 def check_count(

@@ -40,17 +40,17 @@ class Tokenised:
     """The tokens of a test set, separated by spaces; ``how`` is for the signature."""
 
     how: str
-    reference: List[str]
+    references: List[List[str]]
     outputs: Dict[Output, List[str]]
 
     def scores(self, output: Output, into_german: bool) -> Dict[str, Score]:
         """Compute multi-bleu.perl's BLEU of an output and, into German, the compound-split one."""
-        ours, reference = self.outputs[output], self.reference
-        found = {MULTI_BLEU: multi_bleu(ours, reference, self.how)}
+        ours, references = self.outputs[output], self.references
+        found = {MULTI_BLEU: multi_bleu(ours, references, self.how)}
         if into_german:
             ours = [split_compounds(line) for line in ours]
-            reference = [split_compounds(line) for line in reference]
-            found[COMPOUND_SPLIT] = multi_bleu(ours, reference, f"{self.how}+compound-split")
+            references = [[split_compounds(line) for line in each] for each in references]
+            found[COMPOUND_SPLIT] = multi_bleu(ours, references, f"{self.how}+compound-split")
         return found
 
 
@@ -63,7 +63,7 @@ def tokenise(test_set: TestSet, outputs: Sequence[Output]) -> Optional[Tokenised
     tokenised reference the tokens are those that were decoded, which is what most papers gave to
     multi-bleu.perl.
     """
-    if test_set.tokens is not None:
+    if test_set.tokens:
         return Tokenised("as-given", test_set.tokens, {each: each.tokens for each in outputs})
     lang = base_language(test_set.target_lang)
     if lang in WITHOUT_SPACES:
@@ -78,19 +78,19 @@ def tokenise(test_set: TestSet, outputs: Sequence[Output]) -> Optional[Tokenised
 
     return Tokenised(
         f"moses.{lang or 'any'}-sacremoses.{metadata.version('sacremoses')}",
-        tokens(test_set.reference),
+        [tokens(each) for each in test_set.references],
         {each: tokens(each.hypotheses) for each in outputs},
     )
 
 
-def multi_bleu(hypotheses: Sequence[str], reference: Sequence[str], how: str) -> Score:
+def multi_bleu(hypotheses: Sequence[str], references: Sequence[Sequence[str]], how: str) -> Score:
     """Compute the BLEU of ``multi-bleu.perl``."""
-    bleu = multi_bleu_metric(reference)
+    bleu = multi_bleu_metric(references)
     score = float(bleu.corpus_score(hypotheses, None).score)
     return Score(score=score, signature=f"{bleu.get_signature().format()}|text:{how}")
 
 
-def multi_bleu_metric(reference: Sequence[str]) -> BLEU:
+def multi_bleu_metric(references: Sequence[Sequence[str]]) -> BLEU:
     """Build ``multi-bleu.perl``'s BLEU: the given tokens, case-sensitive, no smoothing."""
     # force silences sacreBLEU's warning about tokenised text, which is intended here
-    return BLEU(tokenize="none", smooth_method="none", force=True, references=[list(reference)])
+    return BLEU(tokenize="none", smooth_method="none", force=True, references=references)

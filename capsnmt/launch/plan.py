@@ -95,7 +95,7 @@ def check_before(run: Run, planned: Sequence[Path]) -> None:
         require(*([] if run.data.manifest.is_file() else ["data"]), "evaluation")
         from capsnmt.evaluation.metrics import build_metrics
 
-        build_metrics(run.settings.languages[1], [""])
+        build_metrics(run.settings.languages[1], [[""]])
     config = run.config
     for flag, row in (("init-from", config.initial), ("--baseline", config.baseline)):
         if row is None or run.of(row).path in planned:

@@ -120,6 +120,44 @@ def test_the_seed_decides_and_the_environment_does_not(
     assert SEED_VARIABLE not in os.environ
 
 
+@pytest.mark.parametrize("method", ["bs", "ar"])
+def test_several_references_are_those_of_the_sacrebleu_command(
+    ted: Texts, tmp_path: Path, evaluate: Evaluate, method: str
+) -> None:
+    """sacrebleu takes them as files; sys1 is a second reference of sys2 and of another."""
+    texts = {
+        "reference": ted["reference"],
+        "second": ted["sys1"],
+        "sys1": ted["sys2"],
+        "sys2": [*ted["sys1"][:30], *ted["sys2"][30:]],
+    }
+    files = write(tmp_path, texts, 60)
+    second = ["--reference", files["second"]]
+    flags = [*second, "--target-lang", "en", "--baseline", "sys1", "--samples", 100]
+    flags += ["--significance", "approximate-randomization"] if method == "ar" else []
+    document = evaluate(*plain(files, *flags))
+    names = [str(files[name]) for name in ("reference", "second")]
+    assert (document["reference"], document["references"]) == (names[0], names)
+    command = [
+        *("sacrebleu", *names, "-i", files["sys1"], files["sys2"], "-m", "bleu", "chrf", "ter"),
+        *("-w", DIGITS, "--no-color", "-f", "latex", f"--paired-{method}"),
+        *(f"--paired-{method}-n", 100),
+    ]
+    table = re.sub(r"(bs|ar):\d+\|seed:\d+\|", "", succeed(*command))
+    for name, output in outputs(document).items():
+        for metric, printed in zip(("bleu", "chrf", "ter"), cells(table, name)):
+            score = output["scores"][metric]
+            assert printed[0] == f"{score['score']:.{DIGITS}f}"
+            assert score["signature"] in table
+            assert score["signature"].startswith("nrefs:2|")
+            if name == "sys2":
+                assert printed[-1] == f"{score['p_value']:.4f}"
+    found = outputs(document)["sys2"]["scores"]["multi-bleu"]
+    assert found["signature"].startswith("nrefs:2|")
+    one = outputs(evaluate(*plain(files, "--target-lang", "en")))["sys2"]["scores"]["multi-bleu"]
+    assert found["score"] > one["score"]
+
+
 def corpus_bleu(hypotheses: List[str], reference: List[str]) -> float:
     return BLEU().corpus_score(hypotheses, [reference]).score
 
@@ -181,11 +219,11 @@ GOLDEN = {"sys1": (22.4364, 22.4586), "sys2": (24.0389, 23.9754)}
 @pytest.mark.parametrize("system", GOLDEN)
 def test_real_outputs_have_the_scores_of_multi_bleu_perl(ted: Texts, system: str) -> None:
     one, other = ted[f"{system}.tokens"], ted["reference.tokens"]
-    plain = multi_bleu(one, other, "as-given").score
-    split = multi_bleu([*map(split_compounds, one)], [*map(split_compounds, other)], "").score
+    plain = multi_bleu(one, [other], "as-given").score
+    split = multi_bleu([*map(split_compounds, one)], [[*map(split_compounds, other)]], "").score
     assert (round(plain, 4), round(split, 4)) == GOLDEN[system]
     # not smoothed: without a match of four words the score is zero
-    assert multi_bleu(["a b c d"], ["a b x d"], "").score == 0
+    assert multi_bleu(["a b c d"], [["a b x d"]], "").score == 0
 
 
 def test_moses_tokenises_both_sides_and_a_wrong_half_of_a_compound_costs_less(

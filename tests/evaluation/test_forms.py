@@ -137,3 +137,27 @@ def test_chrf_of_words_is_left_out_where_spaces_separate_none(tmp_path: Path) ->
     assert errors.count("\n") == 1
     assert "which zh_CN does not separate" in errors
     assert scores(document, "chrf")["x"] == pytest.approx(100)
+
+
+def test_every_reference_counts_and_all_of_them_are_recorded(
+    files: Dict[str, str], tmp_path: Path
+) -> None:
+    other = str(write_lines(tmp_path / "other", ["nothing of it"] * 12))
+    given = [f"x={files['good']}", "--reference", files["reference"]]
+    one, _ = evaluated(tmp_path, *given)
+    assert "references" not in one
+    checksums = [one["checksums"]["reference"]]
+    for more in (other, files["reference"]):
+        both, errors = evaluated(tmp_path, *given, "--reference", more)
+        assert errors == ""
+        assert both["references"] == [files["reference"], more]
+        assert scores(both)["x"] == scores(both, "multi-bleu")["x"] == pytest.approx(100)
+        assert both["systems"][0]["outputs"][0]["bleu_by_length"]["<10"] == pytest.approx(100)
+        checksums.append(both["checksums"]["reference"])
+    assert len({*checksums}) == 3
+    done = command("capsnmt.evaluation", *given, "--reference", other)
+    assert f"references: {files['reference']}, {other}" in done.stdout
+    few = write_lines(tmp_path / "few", REFERENCE[1:])
+    for flag in ("--reference", "--tokenized-reference"):
+        done = command("capsnmt.evaluation", *given, flag, files["reference"], flag, few)
+        is_refusal(done.returncode, done.stderr, f"{few} has 11 segments", "has 12; give")
