@@ -41,6 +41,9 @@ SHARE = 0.1
 Fixes = Mapping[str, Optional[str]]  # a key of NO_WORDS -> what mends it
 NO_FIXES: Fixes = MappingProxyType({})
 
+# names of files of segments in elements, as test sets are published
+MARKED = re.compile(r"\.(sgml?|xml)(\.gz)?$")
+
 
 @dataclass(frozen=True)
 class Found:

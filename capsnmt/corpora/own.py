@@ -13,6 +13,7 @@ from capsnmt.corpora.archives import Text
 from capsnmt.corpora.raw import read_pairs
 from capsnmt.corpora.recipe import NOT_TESTS, Piece, Recipe, Segmentation, Source
 from capsnmt.evaluation.text import base_language
+from capsnmt.forms import MARKED
 
 # D: merges for corpora of fewer pairs than this; little text has no use for rare subwords. They are
 # those of published recipes: 10,000 for Multi30k (29,000 pairs), 32,000 for WMT's millions.
@@ -21,7 +22,6 @@ MOST_MERGES = 32_000
 # What is held out: one pair in SHARE, at most MOST, of at least FEWEST pairs.
 SHARE, MOST, FEWEST = 20, 2_000, 20
 TSV = (".tsv", ".tsv.gz")
-MARKED = re.compile(r"\.(sgml?|xml)$")  # segments in elements, as test sets are published
 # ISO 639-3 (any three letters) and ISO 639-1, without the codes that were withdrawn
 LANGUAGE = re.compile(
     "[a-z]{3}"
@@ -127,7 +127,7 @@ def _pieces(flag: str, files: Sequence[str], languages: Tuple[str, str]) -> Tupl
             f".{languages[0]} and {len(sides[1])} in .{languages[1]}; give as many of each, or "
             f"tables that end in .tsv"
         )
-    marked = {bool(MARKED.search(path.removesuffix(".gz"))) for path in paths}
+    marked = {bool(MARKED.search(path)) for path in paths}
     if len(marked) > 1:
         raise ConfigurationError(
             f"{flag} {' '.join(files)}: some are markup and some are not; give both sides alike"

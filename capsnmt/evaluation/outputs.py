@@ -17,8 +17,9 @@ from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from capsnmt import lines
 from capsnmt.cli import ConfigurationError, say
+from capsnmt.corpora.formats import read_segments
 from capsnmt.evaluation.text import REMOVE_BPE, TextFormat, remove_bpe
-from capsnmt.forms import MARKS, UNKNOWN, Fixes, check_words, one_form
+from capsnmt.forms import MARKED, MARKS, UNKNOWN, Fixes, check_words, one_form, plain
 
 RECORD = re.compile(r"([SH])-(\d+)(?:\t|$)")
 DICTIONARY = re.compile(r"\| \[([^\]\s]+)\] dictionary: \d+ types")
@@ -106,10 +107,11 @@ def read_systems(files: Mapping[str, Sequence[str]], text: TextFormat) -> System
 
 def read_output(path: str, label: str, text: TextFormat) -> Output:
     """Read one file; ``label`` is its name for errors."""
-    hypotheses = read_lines(path)
     sources = None
-    if text.input == "generate":
-        found, language = parse_generate_output(hypotheses, label)
+    if text.input == "plain":
+        hypotheses = read_sentences(path)
+    else:
+        found, language = parse_generate_output(read_lines(path), label)
         hypotheses, sources = found["H"], found.get("S")
         text = replace(text, target_lang=text.target_lang or language)
     if text.remove_bpe == "sentencepiece" and not any(map(PIECE.search, hypotheses)):
@@ -139,6 +141,12 @@ def read_lines(path: str) -> List[str]:
     if not text:
         raise ConfigurationError(f"{path} is empty; give a file with sentences")
     return text
+
+
+def read_sentences(path: str) -> List[str]:
+    """Read a text of one sentence a line, or the segments of a file that is named as markup."""
+    text = read_lines(path)
+    return [*(read_segments(text, path, 0) if MARKED.search(path) else plain(text, path))]
 
 
 def parse_generate_output(

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import List, Optional, Sequence, Tuple
 
 from capsnmt.cli import ConfigurationError, say
-from capsnmt.evaluation.outputs import Output, read_lines
+from capsnmt.corpora.formats import read_references
+from capsnmt.evaluation.outputs import Output, read_lines, read_sentences
 from capsnmt.evaluation.settings import Settings
-from capsnmt.forms import check_words, one_form
+from capsnmt.forms import MARKED, check_words, one_form, plain
 from capsnmt.lines import blank_lines
 
 TOKENISED = 100  # as many sentences that end in " ." are tokens: sacreBLEU's own limit
@@ -35,9 +36,10 @@ def read_test_set(outputs: Sequence[Output], settings: Settings) -> TestSet:
         raise ConfigurationError(
             f"the systems translate into {' and '.join(languages)}; score one language at a time"
         )
-    names, references = _read_references(settings.references, "", "give the raw reference")
-    references = [[line.rstrip() for line in each] for each in references]
-    given, tokens = _read_references(
+    named = _read_references(settings.references, "", "give the raw reference")
+    names = [name for name, _ in named]
+    references = [[line.rstrip() for line in lines] for _, lines in named]
+    tokens = _read_references(
         settings.tokenized_references, "--tokenized-reference ", "give its tokens without them"
     )
     name, segments = names[0], len(references[0])
@@ -47,9 +49,9 @@ def read_test_set(outputs: Sequence[Output], settings: Settings) -> TestSet:
             say(f"warning: {blank} of the {len(lines)} segments of the reference {each} are blank")
     source = None
     texts = [(each.label, each.hypotheses) for each in outputs]
-    texts += zip([*names[1:], *given], [*references[1:], *tokens])
+    texts += [*named[1:], *tokens]
     if settings.source is not None:
-        source = one_form(read_lines(settings.source), settings.source)
+        source = one_form(read_sentences(settings.source), settings.source)
         texts.append((f"--source {settings.source}", source))
     for what, lines in texts:
         check_count(what, lines, name, references[0])
@@ -70,19 +72,21 @@ def read_test_set(outputs: Sequence[Output], settings: Settings) -> TestSet:
         next(iter(languages), None),
         f"the tokens of {settings.source or 'the S- lines'}",
         source or _source_lines(outputs),
-        tokens,
+        [lines for _, lines in tokens],
     )
 
 
-def _read_references(
-    paths: Sequence[str], flag: str, fix: str
-) -> Tuple[List[str], List[List[str]]]:
-    """Return the names of references, and the segments of each; ``flag`` is for messages."""
-    names, texts = [f"{flag}{path}" for path in paths], []
-    for name, path in zip(names, paths):
-        texts.append(one_form(read_lines(path), name))
-        check_words(texts[-1], name, fix)
-    return names, texts
+def _read_references(paths: Sequence[str], flag: str, fix: str) -> List[Tuple[str, List[str]]]:
+    """Return name and segments of each reference; a file of markup may have several."""
+    found: List[Tuple[str, List[str]]] = []
+    for path in paths:
+        lines = read_lines(path)
+        texts = read_references(lines, path) if MARKED.search(path) else {"": [*plain(lines, path)]}
+        for label, text in texts.items():
+            name = f"{flag}{path} ({label})" if len(texts) > 1 else f"{flag}{path}"
+            found.append((name, one_form(text, name)))
+            check_words(found[-1][1], name, fix)
+    return found
 
 
 def check_count(

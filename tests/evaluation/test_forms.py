@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
+import html
 import json
 import unicodedata
 from pathlib import Path
-from typing import Any, Dict, Tuple
+from typing import Any, Dict, List, Tuple
 
 import pytest
 
@@ -161,3 +163,95 @@ def test_every_reference_counts_and_all_of_them_are_recorded(
     for flag in ("--reference", "--tokenized-reference"):
         done = command("capsnmt.evaluation", *given, flag, files["reference"], flag, few)
         is_refusal(done.returncode, done.stderr, f"{few} has 11 segments", "has 12; give")
+
+
+def element(name: str, lines: List[str], **attributes: str) -> str:
+    """A document or a side of one, with its segments."""
+    given = "".join(f' {key}="{value}"' for key, value in attributes.items())
+    segments = "\n".join(f'<seg id="{n}">{html.escape(line)}</seg>' for n, line in enumerate(lines))
+    return f"<{name}{given}>\n<p>\n{segments}\n</p>\n</{name}>"
+
+
+def sgm(*texts: List[str], key: str) -> str:
+    """References of two documents: sets with a ``refid``, or documents with a ``sysid``."""
+    parts = [
+        "".join(element("doc", part, docid="d", sysid=f"ref{number}" if key == "sysid" else "r")
+                for part in (text[:5], text[5:]))
+        for number, text in enumerate(texts)
+    ]  # fmt: skip
+    if key == "sysid":
+        return f'<refset setid="x">{"".join(parts)}</refset>'
+    return "".join(f'<refset refid="{n}">{part}</refset>' for n, part in enumerate(parts))
+
+
+def wmt_xml(*texts: List[str], documents: int = 2) -> str:
+    """A source, references by A, B, ..., and a system's output of each of two documents."""
+    content = ""
+    for at, part in enumerate((slice(5), slice(5, None))):
+        named = enumerate(texts if at < documents else texts[:1])
+        content += f"<doc id='{at}'>" + element("src", ["quelle"] * 5, lang="xx")
+        content += "".join(
+            element("ref", text[part], lang="en", translator=chr(65 + number))
+            for number, text in named
+        )
+        content += element("hyp", ["output"] * 5, system="s") + "</doc>"
+    return f"<?xml version='1.0' encoding='utf-8'?>\n<dataset id='x'>\n{content}\n</dataset>"
+
+
+def test_references_in_markup_are_read_with_all_of_their_translators(
+    files: Dict[str, str], tmp_path: Path
+) -> None:
+    other = ["R & D, nothing of it"] * 12
+    second = write_lines(tmp_path / "second", other)
+    system = (f"x={files['half']}", "--reference", files["reference"])
+    one, _ = evaluated(tmp_path, *system)
+    two, _ = evaluated(tmp_path, *system, "--reference", second)
+    for name, content, expected in (
+        ("one.sgm", sgm(REFERENCE, key="sysid"), one),
+        ("one.xml", wmt_xml(REFERENCE), one),
+        ("two.sgml", sgm(REFERENCE, other, key="sysid"), two),
+        ("sets.sgm", sgm(REFERENCE, other, key="refid"), two),
+        ("two.xml", wmt_xml(REFERENCE, other), two),
+        ("two.xml.gz", wmt_xml(REFERENCE, other), two),
+    ):
+        path = tmp_path / name
+        data = content.encode("utf-8")
+        path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+        document, errors = evaluated(tmp_path, system[0], "--reference", path)
+        assert errors == ""
+        assert document["reference"] == str(path)
+        assert document["systems"] == expected["systems"], name
+        assert document["checksums"] == expected["checksums"]
+    assert document["references"] == [f"{path} (A)", f"{path} (B)"]
+    as_plain = ("--input", "plain", "--target-lang", "en")
+    segments = tmp_path / "system.sgm"
+    segments.write_text(sgm(REFERENCE, key="sysid"), "utf-8")
+    document, _ = evaluated(tmp_path, f"x={segments}", *as_plain, *system[1:])
+    assert scores(document)["x"] == pytest.approx(100)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("text", sgm(REFERENCE, key="sysid"), "so it is markup and no text; name it .sgm or .xml"),
+        ("part.xml", wmt_xml(REFERENCE, REFERENCE, documents=1), "(B) has 5 segments"),
+        ("cut.sgm", sgm(REFERENCE, key="refid")[:-50], "does not end; give a complete file"),
+        ("source.xml", element("src", REFERENCE), "no <seg> element of a reference; give"),
+        ("lines.sgm", "a house\n", "no <seg> element of a reference; give"),
+    ],
+)
+def test_markup_that_is_no_reference_is_refused(
+    files: Dict[str, str], tmp_path: Path, name: str, content: str, words: str
+) -> None:
+    path = tmp_path / name
+    path.write_text(content, "utf-8")
+    done = command("capsnmt.evaluation", files["good"], "--reference", path)
+    is_refusal(done.returncode, done.stderr, str(path), words)
+    if name == "text":
+        for given in (["--source", path], ["--tokenized-reference", path]):
+            given = [files["good"], "--reference", files["reference"], *given]
+            done = command("capsnmt.evaluation", *given)
+            is_refusal(done.returncode, done.stderr, str(path), words)
+        given = [path, "--input", "plain", "--reference", files["reference"]]
+        done = command("capsnmt.evaluation", *given)
+        is_refusal(done.returncode, done.stderr, str(path), words)
