@@ -53,6 +53,7 @@ EVALUATION = [
     "numpy",
     "sacrebleu>=2.3",
     "sacremoses",
+    "tqdm",
     "compare-mt==0.2.10",
     "six",  # compare-mt imports it without declaring it
 ]

@@ -14,6 +14,7 @@ from capsnmt.cli import (
     OneLineParser,
     at_least,
     check_output_file,
+    comma_list,
     command,
     require,
     shown,
@@ -90,6 +91,13 @@ def build_parser() -> argparse.ArgumentParser:
     rules = "for detokenisation and BLEU's tokeniser (default: from fairseq-generate's log)"
     add("--target-lang", type=language, metavar="LANG", help=rules)
     add(
+        "--metrics",
+        type=primary_metrics,
+        default=[*METRICS],
+        metavar="METRIC,...",
+        help=f"the primary scores (default {','.join(METRICS)}); bleu is always one",
+    )
+    add(
         "--segment-scores",
         nargs="+",
         action="append",
@@ -119,6 +127,7 @@ def parse_arguments(argv: Optional[Sequence[str]] = None) -> Tuple[Settings, Opt
         references=args.reference,
         tokenized_references=args.tokenized_reference,
         source=args.source,
+        metrics=args.metrics,
         segment_scores=parse_segment_scores(args.segment_scores),
         tested=args.baseline is not None,
         test=Test(
@@ -130,6 +139,18 @@ def parse_arguments(argv: Optional[Sequence[str]] = None) -> Tuple[Settings, Opt
         compare_mt=args.compare_mt,
     )
     return settings, args.json
+
+
+def primary_metrics(text: str) -> List[str]:
+    """Parse the value of ``--metrics``.
+
+    **D**: BLEU is no choice: its statistics cost little, and the sign test, lengths and reports are
+    of it.
+    """
+    names = comma_list(METRICS)(text)
+    if "bleu" not in names:
+        raise argparse.ArgumentTypeError(f"{text!r} lacks bleu, which tests need; add it")
+    return names
 
 
 def parse_segment_scores(given: Sequence[Sequence[str]]) -> Dict[str, Dict[str, str]]:

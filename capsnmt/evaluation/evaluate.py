@@ -52,8 +52,8 @@ def evaluate(settings: Settings) -> Evaluation:
             "give --tokenized-reference FILE and systems with the same tokenisation"
         )
     buckets = buckets_of(test_set.source)
-    metrics = build_metrics(language, test_set.references)
-    if "chrf++" not in metrics:
+    metrics = build_metrics(language, test_set.references, settings.metrics)
+    if "chrf++" in {*settings.metrics} - {*metrics}:
         say(f"note: chrF2++ is left out: it counts words, which {language} does not separate")
     bleu = metrics["bleu"]
 

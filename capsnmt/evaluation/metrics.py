@@ -9,6 +9,7 @@ from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.metrics.base import Metric, Score, Signature
 
 from capsnmt.cli import ConfigurationError
+from capsnmt.evaluation.scores import METRICS
 from capsnmt.evaluation.text import WITHOUT_SPACES, base_language
 
 DECIMALS = 9
@@ -18,8 +19,20 @@ EDGES = (10, 20, 30, 40, 50)
 BUCKETS = ("<10", "10-20", "20-30", "30-40", "40-50", ">50")
 
 
+class ShownTER(TER):
+    """TER that shows its progress on a terminal: it may take seconds for a long segment."""
+
+    def _extract_corpus_statistics(self, hypotheses: Sequence[str], references: Any) -> Any:
+        from tqdm import tqdm
+
+        shown = tqdm(hypotheses, "  TER", unit=" segments", leave=False, disable=None)
+        return super()._extract_corpus_statistics(shown, references)
+
+
 def build_metrics(
-    target_lang: Optional[str], references: Sequence[Sequence[str]]
+    target_lang: Optional[str],
+    references: Sequence[Sequence[str]],
+    names: Sequence[str] = tuple(METRICS),
 ) -> Dict[str, Metric]:
     """Build sacreBLEU's metrics for a target language, with the references' statistics cached.
 
@@ -34,7 +47,7 @@ def build_metrics(
     **D**: chrF++ counts words as well, and has no such support: of a perfect Chinese translation,
     whose spaces the detokeniser drops, it is 79.7. There it is left out.
 
-    The keys are those of :data:`~capsnmt.evaluation.scores.METRICS`.
+    The keys are those of ``names``, in the order of :data:`~capsnmt.evaluation.scores.METRICS`.
     """
     base = base_language(target_lang)
     asian = base in WITHOUT_SPACES
@@ -45,12 +58,14 @@ def build_metrics(
         raise ConfigurationError(
             f"BLEU for {target_lang!r} needs MeCab; pip install 'sacrebleu[{base}]'"
         ) from None
-    return {
-        "bleu": bleu,
-        "chrf": CHRF(references=references),
-        **({} if asian else {"chrf++": CHRF(word_order=2, references=references)}),
-        "ter": TER(normalized=asian, asian_support=asian, references=references),
+    metrics = {
+        "bleu": lambda: bleu,
+        "chrf": lambda: CHRF(references=references),
+        "chrf++": lambda: CHRF(word_order=2, references=references),
+        "ter": lambda: ShownTER(normalized=asian, asian_support=asian, references=references),
     }
+    chosen = {*names} - ({"chrf++"} if asian else set())
+    return {key: build() for key, build in metrics.items() if key in chosen}
 
 
 def bleu_statistics(bleu: Metric, hypotheses: Sequence[str]) -> np.ndarray:

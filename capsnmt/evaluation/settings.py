@@ -19,6 +19,7 @@ class Settings:
     references: Sequence[str]  # raw, one or more
     tokenized_references: Sequence[str]  # without one, both sides are tokenised with Moses
     source: Optional[str]  # tokens, for BLEU by length; None: the S- lines
+    metrics: Sequence[str]  # keys of METRICS
     segment_scores: Mapping[str, Mapping[str, str]]  # metric -> system -> FILE[,FILE...]
     tested: bool  # whether the systems are tested against the first
     test: Test

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any, Dict, List
+from unittest import mock
 
 import pytest
+from sacrebleu.metrics import TER
 
 from capsnmt.cli import CLOSED_PIPE
 from capsnmt.evaluation.__main__ import main
@@ -77,6 +80,33 @@ def test_what_makes_a_score_doubtful_is_said(
         assert "by source length" not in printed.out
     assert main([files["good"], "--reference", files["reference"]]) == 0
     assert warning not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("flags", [[], ["--baseline", "b={half}", "--samples", "20"]])
+def test_metrics_are_left_out_on_request(
+    files: Dict[str, str], evaluate: Evaluate, capsys: pytest.CaptureFixture, flags: List[str]
+) -> None:
+    """And in reports of such scores: tests/report."""
+    given = [f"x={files['good']}", "--reference", files["reference"]]
+    given += [flag.format(**files) for flag in flags]
+    complete = outputs(evaluate(*given))["x"]
+    capsys.readouterr()
+    with mock.patch.object(TER, "_compute_segment_statistics", side_effect=AssertionError):
+        some = outputs(evaluate(*given, "--metrics", "chrf,bleu"))["x"]
+    left = {key: each for key, each in complete["scores"].items() if key not in ("chrf++", "ter")}
+    assert some == {**complete, "scores": left}
+    printed = capsys.readouterr().out
+    assert re.search(r"system +BLEU +chrF2\n", printed)
+    assert "TER" not in printed
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_the_progress_of_ter_is_shown_on_a_terminal(
+    files: Dict[str, str], capsys: pytest.CaptureFixture, terminal: bool
+) -> None:
+    with mock.patch("sys.stderr.isatty", return_value=terminal):
+        assert main([files["good"], "--reference", files["reference"]]) == 0
+    assert ("TER: " in capsys.readouterr().err) == terminal
 
 
 @pytest.mark.parametrize("method", ["bootstrap", "approximate-randomization"])
