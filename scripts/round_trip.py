@@ -54,7 +54,9 @@ def main() -> None:
         lines = [unicodedata.normalize("NFC", line) for line in read_lines(Path(path))]
         pairs: List[Tuple[str, str]] = list(zip(lines, restored(language, lines)))
         kinds: Dict[str, int] = Counter(kind for pair in pairs for kind in differences(*pair))
-        bleu = build_metrics(language, lines)["bleu"].corpus_score([new for _, new in pairs], None)
+        bleu = build_metrics(language, [lines], ["bleu"])["bleu"].corpus_score(
+            [new for _, new in pairs], None
+        )
         back = sum(old == new for old, new in pairs) / len(pairs)
         common = ", ".join(f"{kind!r} {n:,}" for kind, n in Counter(kinds).most_common(SHOWN))
         print(

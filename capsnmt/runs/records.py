@@ -101,6 +101,7 @@ class Score(Record, frozen=True, kw_only=True, rename="kebab", omit_defaults=Tru
 
     remove_bpe: Optional[Line] = None
     detokenize: Optional[Line] = None
+    metrics: Optional[Line] = None
     tokenized: Optional[bool] = None  # the text is published as tokens: scored as they are
     significance: Optional[Method] = None
     samples: Optional[Count] = None

@@ -15,6 +15,7 @@ import torch
 from capsnmt import records
 from capsnmt.checkpoints.load import count_parameters
 from capsnmt.checkpoints.resume import num_updates
+from capsnmt.report.__main__ import main as report
 from tests.interpreter import executable
 from tests.launch.conftest import Launch
 from tests.small_row import BY_EPOCHS, SMALL, arguments
@@ -121,8 +122,13 @@ def test_scores_of_other_settings_are_gone_before_those_of_the_new_are_made(
     words, run = [*arguments(prepared, tmp_path), *BY_EPOCHS], folder / "row" / "seed-1"
     launch(*words, "--set", f"generate.lm-path={tmp_path}", status=1)
     assert not (run / "scores.json").exists()
-    launch(*words)
-    assert (run / "scores.json").exists()
+    launch(*words, "--set", "score.metrics=bleu,chrf")
+    scored = records.load(run / "scores.json")["news"]["systems"][0]["outputs"][0]["scores"]
+    assert {"bleu", "chrf"} <= {*scored}
+    assert not {"ter", "chrf++"} & {*scored}
+    page = tmp_path / "page"
+    assert report([str(run), "--output", str(page)]) == 0
+    assert "lacks bleu" in launch(*words, "--set", "score.metrics=ter", status=2)
 
 
 def test_a_run_on_a_gpu_is_not_resumed_without_one(
