@@ -17,9 +17,9 @@ from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from capsnmt import lines
 from capsnmt.cli import ConfigurationError, say
-from capsnmt.corpora.formats import read_segments
 from capsnmt.evaluation.text import REMOVE_BPE, TextFormat, remove_bpe
 from capsnmt.forms import MARKED, MARKS, UNKNOWN, Fixes, check_words, one_form, plain
+from capsnmt.markup import read_segments
 
 RECORD = re.compile(r"([SH])-(\d+)(?:\t|$)")
 DICTIONARY = re.compile(r"\| \[([^\]\s]+)\] dictionary: \d+ types")
@@ -146,7 +146,7 @@ def read_lines(path: str) -> List[str]:
 def read_sentences(path: str) -> List[str]:
     """Read a text of one sentence a line, or the segments of a file that is named as markup."""
     text = read_lines(path)
-    return [*(read_segments(text, path, 0) if MARKED.search(path) else plain(text, path))]
+    return [*(read_segments(text, path) if MARKED.search(path) else plain(text, path))]
 
 
 def parse_generate_output(

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import List, Optional, Sequence, Tuple
 
 from capsnmt.cli import ConfigurationError, say
-from capsnmt.corpora.formats import read_references
 from capsnmt.evaluation.outputs import Output, read_lines, read_sentences
 from capsnmt.evaluation.settings import Settings
 from capsnmt.forms import MARKED, check_words, one_form, plain
 from capsnmt.lines import blank_lines
+from capsnmt.markup import read_references
 
 TOKENISED = 100  # as many sentences that end in " ." are tokens: sacreBLEU's own limit
 
