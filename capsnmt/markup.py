@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import html
 import re
-from typing import Dict, Iterable, Iterator, List
+from typing import Dict, Iterable, Iterator, List, Set
 
 from capsnmt.cli import ConfigurationError
 
@@ -15,6 +15,7 @@ SEGMENT = re.compile(r"<seg\b[^>]*>(.*?)</seg\s*>", re.IGNORECASE)
 OPENED = re.compile(r"<seg\b", re.IGNORECASE)
 # what begins segments of one reference, or of another text: a document of SGM, a side of WMT's XML
 REFERENCE = re.compile(r"<(refset|doc|src|ref|hyp)\b([^>]*)>", re.IGNORECASE)
+SIDE = re.compile(r"<(src|ref|hyp)\b", re.IGNORECASE)
 LABEL = re.compile(r"""\b(refid|sysid|translator)\s*=\s*["']([^"']*)""")
 
 
@@ -23,10 +24,16 @@ def read_segments(text: Iterable[str], name: str) -> Iterator[str]:
 
     D: no XML parser, because not all of these files are well-formed (some have a bare ``&``).
     Entities become characters, as in mteval-v13a and in the training text. A segment may span
-    lines.
+    lines. WMT's XML may have several texts, which would follow one another: it is refused.
     """
     pending, segments = "", 0
+    sides: Set[str] = set()
     for line in text:
+        sides.update(map(str.lower, SIDE.findall(SEGMENT.sub("", line))))
+        if len(sides) > 1:
+            raise ConfigurationError(
+                f"{name}: has {' and '.join(sorted(sides))}, several texts; give a file of one"
+            )
         pending = f"{pending} {line}" if pending else line
         end = 0
         for match in SEGMENT.finditer(pending):

@@ -75,7 +75,6 @@ def initialise_from(model: nn.Module, path: str) -> None:
     )
     for name in fresh:
         logger.info("--init-from: fresh: %s", name)
-    for name in fresh:
         if name in state and name.endswith("embed_tokens.weight"):
             logger.warning(
                 "--init-from %s: the dictionary is another, of %d subwords and not %d: %s is not "

@@ -29,8 +29,12 @@ AT_SHORT_WORDS = re.compile(
     r"(?:(?<=\b[^\W\d_])|(?<=\b[^\W\d_]{2})) ' (?=[^\W\d_])"
     r"|(?<=[^\W\d_]) ' (?=[^\W\d_]{1,2}\b)"
 )
-# what a tokeniser makes of an address: its parts end where a word follows a word
-ADDRESS = re.compile(r"\b(?:https?|ftp) : / / \S+(?: [/?=&#_~%+:]+(?: (?![/?=&#_~%+:] )\S+)?)*")
+# what a tokeniser makes of an address: its parts end where a word follows a word. A question mark
+# belongs to it before NAME =, a colon before a port.
+ADDRESS = re.compile(
+    r"\b(?:https?|ftp) : / / \S+"
+    r"(?: [/=&#_~%+]+(?: (?![/?=&#_~%+:] )\S+)?| \?(?= \S+ =) \S+| : \d+\b)*"
+)
 
 
 @dataclass(frozen=True)

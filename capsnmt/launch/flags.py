@@ -146,6 +146,8 @@ def _check_values(section: str, flags: Mapping[str, Any]) -> None:
     """Raise if the value of a flag is none that fairseq can use."""
     for name in flags.keys() & LEAST.keys():
         least, value = LEAST[name], flags[name]
+        if value is False:  # the flag is left out
+            continue
         words = "a whole number" if least == 1 else "a number"
         words = "numbers" if name == "adam-betas" else words
         allowed = f"{words} above 0" if 0 < least < 1 else f"{words}, {least:g} or more"

@@ -73,6 +73,7 @@ def test_no_other_separator_ends_a_line_or_stays_in_it(tmp_path, separator):
     ("kind", "content", "message"),
     [
         ("sgm", "just text\n", "no <seg> element"),
+        ("sgm", "<src>\n<seg>a</seg></src>\n<ref><seg>b</seg></ref>", "has ref and src, several"),
         ("sgm", "", "no <seg> element"),
         ("sgm", '<seg id="1">a</seg>\n<seg id="2">cut of', "segment 2 does not end"),
         ("plain", SGM, "begins with '<srcset.* so it is markup"),
@@ -122,6 +123,7 @@ def test_chinese_is_restored_from_its_tokens(name):
         ("en", "I don't; it's the dogs' bed."),
         ("fr", "l'homme d'ici"),
         ("de", "Siehe http://a.org/x?y=1&z=2 oder ftp://b.de/c hier."),
+        ("en", "Have you seen http://a.org:80/b? What is https://c.org/d: a page?"),
     ],
 )
 def test_apostrophes_and_addresses_come_back(language, line):
