@@ -21,7 +21,7 @@ import sys
 import time
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, gettempdir
 from typing import Dict, List, Optional, Sequence
 
 PYTHON = sys.executable  # which a test may replace
@@ -105,7 +105,9 @@ atexit.register(servers.close)
 def server() -> str:
     """Return the address of the server, which is started if there is none."""
     if SERVER not in os.environ:
-        folder = Path(servers.enter_context(TemporaryDirectory()))
+        # the address of a socket has at most 107 bytes, which the temporary folder may exceed
+        short = len(os.fsencode(gettempdir())) < 80
+        folder = Path(servers.enter_context(TemporaryDirectory(dir=None if short else "/tmp")))
         address, log = folder / "server", folder / "log"
         with log.open("w") as output:
             process = subprocess.Popen(

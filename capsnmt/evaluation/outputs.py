@@ -64,7 +64,8 @@ def parse_system(argument: str) -> Tuple[str, List[str]]:
     """
     name, separator, files = argument.partition("=")
     if not separator or os.path.exists(argument):
-        name = files = argument
+        # in a locale without UTF-8 as well, the name of a file is text
+        files, name = argument, os.fsencode(argument).decode("utf-8", "backslashreplace")
     if not name.strip() or not name.isprintable():
         raise ConfigurationError(f"{name!r} is no name of a system; give NAME=PATH")
     paths = split_paths(files)

@@ -117,7 +117,6 @@ def test_texts_are_compared_in_one_form_of_unicode(tmp_path: Path) -> None:
             one = (f"x={paths[hypotheses]}", "--input", "plain", "--source", paths[reference])
             document, errors = evaluated(tmp_path, *one, *flags, "--target-lang", "de")
             records.append(document)
-            assert {len(line) for line in errors.splitlines()} <= {*range(300)}
             notes = 3 * (reference == "NFD") + (hypotheses == "NFD")
             assert errors.count("8 of 12 lines are not in Unicode's NFC") == notes
         document, errors = evaluated(tmp_path, f"x={decoded}", *flags, "--detokenize", "none")

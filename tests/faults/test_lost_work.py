@@ -162,8 +162,9 @@ def test_another_interpreter_and_another_checkout_repeat_nothing(
 
 
 def test_the_evaluation_prints_its_table_on_a_terminal_without_utf8(tmp_path: Path):
-    (tmp_path / "hypotheses").write_text("das Haus ist schön\n", "utf-8")
-    given = [tmp_path / "hypotheses", "--reference", tmp_path / "hypotheses", "--input", "plain"]
+    path = tmp_path / "schön"
+    path.write_text("das Haus ist schön\n", "utf-8")
+    given = [path, "--reference", path, "--input", "plain"]
     done = ran([sys.executable, "-m", "capsnmt.evaluation", *given], **ASCII)
     assert done.returncode == 0, done.stderr
     assert "BLEU" in done.stdout
