@@ -12,15 +12,16 @@ from fairseq.utils import strip_pad
 from capsnmt.analysis.ablation import Replacement
 from capsnmt.analysis.base import Cell
 from capsnmt.analysis.layer_ablation import LayerAblation
-from capsnmt.evaluation.scores import BOOTSTRAP, SAMPLES, SEED, Test
-from capsnmt.evaluation.significance import score_outputs
+from capsnmt.evaluation.metrics import measure_of
+from capsnmt.evaluation.scores import RANDOMIZATION, SAMPLES, SEED, Test
+from capsnmt.evaluation.significance import resample, scores_of
 from capsnmt.evaluation.tokenised_bleu import multi_bleu_metric
 
 # D: beam and length penalty of Vaswani et al. 2017, which Ampomah et al. 2020 follow, for all
 # models; a translation is at most 50 subwords longer than its source, also of a model that never
 # ends it.
 GENERATION = {"beam_size": 4, "len_penalty": 0.6, "max_len_a": 1, "max_len_b": 50}
-TEST = Test(baseline="intact", method=BOOTSTRAP, samples=SAMPLES[BOOTSTRAP], seed=SEED)
+TEST = Test(baseline="intact", method=RANDOMIZATION, samples=SAMPLES[RANDOMIZATION], seed=SEED)
 
 
 class LayerBleu(LayerAblation):
@@ -50,9 +51,12 @@ class LayerBleu(LayerAblation):
             label = "the intact model" if layer is None else f"without layer {layer} ({by})"
             with replaced:
                 references, hypotheses = translate(sample, f"translations: {label}")
-            outputs.append((label, hypotheses))
-        scores = score_outputs(outputs, {"bleu": multi_bleu_metric([references])}, TEST)
-        self.scores = [each["bleu"] for each in scores]
+            outputs.append(hypotheses)
+        bleu = measure_of(multi_bleu_metric([references]))
+        statistics = [bleu.statistics(hypotheses) for hypotheses in outputs]
+        pairs = [0] * len(outputs)
+        scored = resample({"bleu": (bleu, statistics)}, pairs, TEST)
+        self.scores = scores_of(scored["bleu"], pairs, TEST)
 
     def rows(self) -> List[Sequence[Cell]]:
         return [

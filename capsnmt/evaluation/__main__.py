@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from itertools import chain
 from pathlib import Path
 from typing import Dict, List, Optional, Sequence, Tuple
@@ -16,13 +17,14 @@ from capsnmt.cli import (
     check_output_file,
     comma_list,
     command,
+    finite,
     require,
     shown,
 )
 from capsnmt.evaluation.compare_mt import PAGE, check_folder
 from capsnmt.evaluation.outputs import parse_systems, split_paths
-from capsnmt.evaluation.scores import BOOTSTRAP, COMPARABLE, METRICS, SAMPLES, SEED, Test
-from capsnmt.evaluation.settings import Settings
+from capsnmt.evaluation.scores import COMPARABLE, METRICS, RANDOMIZATION, SAMPLES, SEED, Test
+from capsnmt.evaluation.settings import SET, Settings
 from capsnmt.evaluation.text import DETOKENIZE, REMOVE_BPE, language, text_format
 
 INPUTS = ("generate", "plain")  # output of fairseq-generate, or lines
@@ -42,11 +44,12 @@ def main(argv: List[str]) -> None:
     if settings.compare_mt is not None:
         check_folder(settings.compare_mt)
     if target is not None:
-        check_output_file(target, "--json", _inputs(settings))
+        each = [settings.of(name) for name in settings.test_sets] or [settings]
+        check_output_file(target, "--json", [*chain(*map(_inputs, each))])
     evaluation = evaluate(settings)
     if target is not None:
         records.write(target, evaluation)
-    print(as_text(evaluation))
+    print(as_text(evaluation, settings.details))
     if settings.compare_mt is not None:
         print(f"\ncompare-mt's report on the first outputs: {settings.compare_mt / PAGE}")
 
@@ -74,6 +77,13 @@ def build_parser() -> argparse.ArgumentParser:
         required=True,
         metavar="FILE",
         help="raw reference, one segment per line; repeated for several references",
+    )
+    add(
+        "--test-sets",
+        type=comma_list(),
+        default=[],
+        metavar="NAME,...",
+        help=f"several: each takes the place of {SET} in all paths; differences are of their means",
     )
     add(
         "--tokenized-reference",
@@ -106,13 +116,20 @@ def build_parser() -> argparse.ArgumentParser:
         help="scores of every segment by COMET, MetricX or another program: one number per line, "
         "or comet-score's .json; METRIC is a name for the tables",
     )
-    tests = f"paired test against the baseline (default {BOOTSTRAP})"
+    tests = f"paired test of one output against another (default {RANDOMIZATION})"
     samples, seeds = at_least(1, MOST_SAMPLES), at_least(1, LARGEST_SEED)
     numbers = " or ".join(f"{number} for {method}" for method, number in SAMPLES.items())
-    add("--significance", choices=tuple(SAMPLES), default=BOOTSTRAP, help=tests)
+    add("--significance", choices=tuple(SAMPLES), default=RANDOMIZATION, help=tests)
     add("--samples", type=samples, metavar="N", help=f"of the test (default {numbers})")
     add("--seed", type=seeds, default=SEED, metavar="S", help=f"of the test (default {SEED})")
     add("--compare-mt", type=Path, metavar="DIR", help="also write compare-mt's report to DIR")
+    add(
+        "--plan",
+        type=above_zero,
+        metavar="BLEU",
+        help="also say how many seeds show such a difference with probability 0.8",
+    )
+    add("--details", action="store_true", help="also print each output, lengths and the sign test")
     add("--json", type=Path, metavar="FILE", help="also write the record as JSON")
     return parser
 
@@ -137,8 +154,28 @@ def parse_arguments(argv: Optional[Sequence[str]] = None) -> Tuple[Settings, Opt
             seed=args.seed,
         ),
         compare_mt=args.compare_mt,
+        test_sets=args.test_sets,
+        plan=args.plan,
+        details=args.details,
     )
+    check_test_sets(settings)
     return settings, args.json
+
+
+def check_test_sets(settings: Settings) -> None:
+    """Raise unless the names of several test sets make different files of every path."""
+    names, given = settings.test_sets, [*settings.references, *chain(*settings.systems.values())]
+    without = next((path for path in given if (SET in path) != bool(names)), None)
+    if without is not None and names:
+        raise ConfigurationError(
+            f"{without} is one file for {len(names)} test sets; write {SET} in place of their names"
+        )
+    if without is not None and not os.path.exists(without):
+        raise ConfigurationError(f"{without} has {SET}; give the names by --test-sets NAME,NAME")
+    if names and settings.compare_mt is not None:
+        raise ConfigurationError("--compare-mt takes one test set; leave out --test-sets")
+    if len({*names}) < len(names):
+        raise ConfigurationError(f"--test-sets {','.join(names)} has a name twice; give each once")
 
 
 def primary_metrics(text: str) -> List[str]:
@@ -151,6 +188,14 @@ def primary_metrics(text: str) -> List[str]:
     if "bleu" not in names:
         raise argparse.ArgumentTypeError(f"{text!r} lacks bleu, which tests need; add it")
     return names
+
+
+def above_zero(text: str) -> float:
+    """Parse a difference that may be planned for."""
+    number = finite(text)
+    if not 0 < number <= 100:
+        raise argparse.ArgumentTypeError(f"{text!r} is no difference; give one in 0 to 100 BLEU")
+    return number
 
 
 def parse_segment_scores(given: Sequence[Sequence[str]]) -> Dict[str, Dict[str, str]]:

@@ -4,32 +4,75 @@ from __future__ import annotations
 
 import platform
 from hashlib import sha256
-from itertools import chain
-from typing import Dict
+from itertools import chain, count
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+
+import numpy as np
+from msgspec.structs import replace
 
 import capsnmt
 from capsnmt.cli import ConfigurationError, say
 from capsnmt.evaluation.compare_mt import write_report
 from capsnmt.evaluation.metrics import (
-    SegmentMean,
+    Measure,
     bleu_of,
-    bleu_statistics,
     buckets_of,
     build_metrics,
+    measure_of,
+    segment_mean,
 )
-from capsnmt.evaluation.outputs import Output, read_systems
-from capsnmt.evaluation.scores import Evaluation, OutputScores, SystemScores
+from capsnmt.evaluation.outputs import read_systems
+from capsnmt.evaluation.planning import plans
+from capsnmt.evaluation.scores import Evaluation, Evaluations, OutputScores, SystemScores, Test
 from capsnmt.evaluation.segment_scores import read_segment_scores
 from capsnmt.evaluation.settings import Settings
-from capsnmt.evaluation.significance import paired_outputs, score_outputs, sign_test
+from capsnmt.evaluation.significance import Scored, compare, resample, scores_of, sign_test
 from capsnmt.evaluation.test_set import read_test_set
 from capsnmt.evaluation.text import base_language
 from capsnmt.evaluation.tokenised_bleu import tokenise
 from capsnmt.files import installed_version
 
 
-def evaluate(settings: Settings) -> Evaluation:
-    """Read, score and test some systems."""
+def evaluate(settings: Settings) -> Union[Evaluation, Evaluations]:
+    """Read, score and test some systems, on one test set or on several.
+
+    Raises:
+        ConfigurationError: of an input, or a plan is asked for that no system's seeds allow.
+    """
+    found = _evaluate_all(settings)
+    if settings.plan is None:
+        return found
+    made = plans(settings.plan, found.comparisons)
+    if not made:
+        raise ConfigurationError(
+            f"--plan {settings.plan:g} needs a deviation over seeds; give --baseline, and several "
+            f"seeds of it and of a system, NAME=FILE,FILE"
+        )
+    return replace(found, plans=made)
+
+
+def _evaluate_all(settings: Settings) -> Union[Evaluation, Evaluations]:
+    if not settings.test_sets:
+        return _evaluate(settings)[0]
+    found: Dict[str, Evaluation] = {}
+    scored: List[Mapping[str, Scored]] = []
+    for number, test_set in enumerate(settings.test_sets):
+        found[test_set], own = _evaluate(settings.of(test_set), number)
+        scored.append(own)
+    comparisons = []
+    if settings.tested:
+        comparisons = compare(_places(settings.systems), scored, settings.test)
+    return Evaluations(test_sets=found, comparisons=comparisons)
+
+
+def _places(systems: Mapping[str, Sequence[Any]]) -> Dict[str, List[int]]:
+    """Return the numbers of the outputs of each system."""
+    numbers = count()
+    return {name: [next(numbers) for _ in found] for name, found in systems.items()}
+
+
+def _evaluate(settings: Settings, number: int = 0) -> Tuple[Evaluation, Mapping[str, Scored]]:
+    """Evaluate systems on one test set; return what comparisons over several need as well."""
     systems = read_systems(settings.systems, settings.text)
     outputs = [output for found in systems.values() for output in found]
     test_set = read_test_set(outputs, settings)
@@ -40,7 +83,6 @@ def evaluate(settings: Settings) -> Evaluation:
             "BLEU's 13a tokeniser are used"
         )
     test = settings.test if settings.tested else None
-    groups = paired_outputs(systems, test)
     given = {
         metric: read_segment_scores(metric, files, systems, segments)
         for metric, files in settings.segment_scores.items()
@@ -57,34 +99,44 @@ def evaluate(settings: Settings) -> Evaluation:
         say(f"note: chrF2++ is left out: it counts words, which {language} does not separate")
     bleu = metrics["bleu"]
 
-    scored: Dict[Output, OutputScores] = {}
-    for group in groups:
-        scores = score_outputs([(each.label, each.hypotheses) for each in group], metrics, test)
+    measures = {name: measure_of(metric) for name, metric in metrics.items()}
+    statistics: Dict[str, Tuple[Measure, List[np.ndarray]]] = {
+        name: (measure, [measure.statistics(each.hypotheses) for each in outputs])
+        for name, measure in measures.items()
+    }
+    for name, values in given.items():
+        mean = segment_mean(segments)
+        statistics[name] = mean, [mean.statistics(values[each]) for each in outputs]
+    places = _places(systems)
+    pairs = paired(places, test)
+    resampled = resample(statistics, pairs, test, number)
+    by_metric = {name: scores_of(each, pairs, test) for name, each in resampled.items()}
+    of_bleu = statistics["bleu"][1]
+
+    scored: List[OutputScores] = []
+    for place, (each, pair) in enumerate(zip(outputs, pairs)):
+        own = {name: by_metric[name][place] for name in measures}
         if tokenised is not None:
-            for each, own in zip(group, scores):
-                own.update(tokenised.scores(each, base_language(language) == "de"))
-        for metric, values in given.items():
-            named = [(f"{metric}: {each.label}", values[each]) for each in group]
-            means = score_outputs(named, {metric: SegmentMean(metric, segments)}, test)
-            for own, mean in zip(scores, means):
-                own.update(mean)
-        statistics = [bleu_statistics(bleu, each.hypotheses) for each in group]
-        for each, own, rows in zip(group, scores, statistics):
-            scored[each] = OutputScores(
+            own.update(tokenised.scores(each, base_language(language) == "de"))
+        own.update({name: by_metric[name][place] for name in given})
+        rows = of_bleu[place]
+        scored.append(
+            OutputScores(
                 path=each.path,
                 scores=own,
                 bleu_by_length={
                     name: bleu_of(bleu, rows[numbers].sum(0)) for name, numbers in buckets.items()
                 },
-                sign_test=None if each is group[0] else sign_test(bleu, statistics[0], rows),
+                sign_test=None if pair == place else sign_test(bleu, of_bleu[pair], rows),
             )
+        )
     if settings.compare_mt is not None and tokenised is not None:
         firsts = {name: tokenised.outputs[found[0]] for name, found in systems.items()}
         reference, *others = tokenised.references
         if others:
             say("note: compare-mt's report is of the first reference; it takes one")
         write_report(settings.compare_mt, settings.test, reference, firsts, test_set.source)
-    return Evaluation(
+    evaluation = Evaluation(
         reference=settings.references[0],
         references=test_set.names if len(test_set.names) > 1 else [],
         checksums={
@@ -101,12 +153,29 @@ def evaluate(settings: Settings) -> Evaluation:
         segments_by_length={name: len(numbers) for name, numbers in buckets.items()},
         test=test,
         systems=[
-            SystemScores(name=name, outputs=[scored[output] for output in found])
-            for name, found in systems.items()
+            SystemScores(name=name, outputs=[scored[place] for place in found])
+            for name, found in places.items()
         ],
+        comparisons=compare(places, [resampled], test) if test is not None else [],
         versions={
             "capsnmt": capsnmt.__version__,  # a checkout used by path has no metadata
             "python": platform.python_version(),
             **{package: installed_version(package) for package in ("sacrebleu", "sacremoses")},
         },
     )
+    return evaluation, resampled
+
+
+def paired(places: Mapping[str, Sequence[int]], test: Optional[Test]) -> List[int]:
+    """Return the output of the baseline that each is tested against; its own number for none.
+
+    That is the only one, or that of the same place among the seeds, if both have as many.
+    """
+    (_, firsts), *others = places.items()
+    pairs = [*chain(*places.values())]
+    for _, own in others if test is not None else []:
+        if len(firsts) == 1:
+            pairs[own[0] : own[-1] + 1] = [firsts[0]] * len(own)
+        elif len(own) == len(firsts):
+            pairs[own[0] : own[-1] + 1] = firsts
+    return pairs

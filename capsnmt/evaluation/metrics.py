@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Callable, Dict, Optional, Sequence
 
 import numpy as np
 from sacrebleu.metrics import BLEU, CHRF, TER
-from sacrebleu.metrics.base import Metric, Score, Signature
+from sacrebleu.metrics.base import Metric
 
 from capsnmt.cli import ConfigurationError
 from capsnmt.evaluation.scores import METRICS
@@ -68,17 +70,12 @@ def build_metrics(
     return {key: build() for key, build in metrics.items() if key in chosen}
 
 
-def bleu_statistics(bleu: Metric, hypotheses: Sequence[str]) -> np.ndarray:
-    """Compute the sufficient statistics of BLEU for every segment, integers ``[segments, 10]``.
+def bleu_of(bleu: Metric, statistics: np.ndarray) -> float:
+    """Compute corpus BLEU, 0..100, from statistics ``[10]`` that are sums over segments.
 
-    These are the lengths of the hypothesis and of the closest reference, the matching n-grams for
+    Those are the lengths of the hypothesis and of the closest reference, the matching n-grams for
     n = 1..4, and all n-grams of the hypothesis for n = 1..4.
     """
-    return np.array(bleu._extract_corpus_statistics(hypotheses, None))
-
-
-def bleu_of(bleu: Metric, statistics: np.ndarray) -> float:
-    """Compute corpus BLEU, 0..100, from statistics ``[10]`` that are sums over segments."""
     return float(bleu._compute_score_from_stats(statistics.tolist()).score)
 
 
@@ -98,37 +95,87 @@ def buckets_of(source: Optional[Sequence[str]]) -> Dict[str, np.ndarray]:
     return {BUCKETS[bucket]: np.flatnonzero(found == bucket) for bucket in np.unique(found)}
 
 
-class SegmentMean(Metric):
-    """The mean over segments of scores that another program computed, as a metric of sacreBLEU.
+def f_score(statistics: np.ndarray, order: int, beta: float) -> np.ndarray:
+    """Compute chrF, 0..100, from sums ``[..., 3 * order]`` of n-grams: hypothesis, reference, both.
 
-    sacreBLEU sums the statistics of segments. Here these are the score and the number 1. **D**: the
-    mean is rounded to 9 decimals, so that the same scores added in another order are a tie and not
-    a greater difference.
+    This is sacreBLEU's chrF: precisions and recalls are means over the orders that both sides have.
     """
+    hypothesis, reference, both = np.moveaxis(
+        statistics.reshape(*statistics.shape[:-1], order, 3), -1, 0
+    )
+    had = (hypothesis > 0) & (reference > 0)
+    orders = np.maximum(had.sum(-1), 1)
+    precision, recall = (
+        np.where(had, both / np.maximum(ngrams, 1), 0).sum(-1) / orders
+        for ngrams in (hypothesis, reference)
+    )
+    weighted = beta**2 * precision + recall
+    return 100 * (1 + beta**2) * precision * recall / np.where(weighted, weighted, 1)
 
-    def __init__(self, name: str, segments: int) -> None:
-        super().__init__()
-        self.name = name
-        self._ref_cache: List[Any] = [{}] * segments
 
-    def get_signature(self) -> Signature:
-        """Return a signature in the form of sacreBLEU's, whose version computed nothing."""
-        signature = Signature({"num_refs": None})
-        signature.info = {"nsegs": len(self._ref_cache), "aggregate": "mean", "scores": "given"}
-        signature.info["version"] = None
-        return signature
+def smoothed_bleu(statistics: np.ndarray, smooth: bool) -> np.ndarray:
+    """Compute BLEU, 0..100, from sums ``[..., 10]``, as :func:`bleu_of` takes them.
 
-    def _preprocess_segment(self, sent: float) -> float:
-        return sent
+    With ``smooth``, the k-th order without a match counts 1 / 2^k (mteval-v13a's, sacreBLEU's exp).
+    """
+    length, reference = statistics[..., 0], statistics[..., 1]
+    matches, ngrams = statistics[..., 2:6], statistics[..., 6:]
+    missing = matches == 0
+    counted = np.where(missing, 0.5 ** np.cumsum(missing, -1) if smooth else 0.0, matches)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        precisions = np.where(ngrams > 0, counted / ngrams, 0)
+        brevity = np.where(
+            length < reference, np.exp(1 - reference / np.maximum(length, 1e-300)), 1
+        )
+        scores = 100 * brevity * np.exp(np.log(precisions).mean(-1))
+    return np.where(missing.all(-1), 0, scores)
 
-    def _extract_reference_info(self, refs: Any) -> Dict[str, Any]:
-        return {}
 
-    def _compute_segment_statistics(self, hypothesis: float, ref_kwargs: Any) -> List[float]:
-        return [hypothesis, 1.0]
+def error_rate(statistics: np.ndarray) -> np.ndarray:
+    """Compute TER from sums ``[..., 2]`` of edits and words; edits without words are 100."""
+    edits, words = statistics[..., 0], statistics[..., 1]
+    return 100 * np.where(words > 0, edits / np.where(words > 0, words, 1), edits > 0)
 
-    def _aggregate_and_compute(self, stats: Sequence[Sequence[float]]) -> Score:
-        return self._compute_score_from_stats([sum(column) for column in zip(*stats)])
 
-    def _compute_score_from_stats(self, stats: Sequence[float]) -> Score:
-        return Score(self.name, round(float(stats[0]) / float(stats[1]), DECIMALS))
+def mean_score(statistics: np.ndarray) -> np.ndarray:
+    """Compute the mean from sums ``[..., 2]`` of scores and of their number.
+
+    **D**: it is rounded to 9 decimals, so that the same scores added in another order are a tie and
+    not a greater difference.
+    """
+    return np.round(statistics[..., 0] / statistics[..., 1], DECIMALS)
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A metric by its sufficient statistics, which are sums over segments."""
+
+    signature: str
+    statistics: Callable[[Any], np.ndarray]  # what it scores of each segment -> [segments, K]
+    score: Callable[[np.ndarray], float]  # the sums [K] -> the score that is printed
+    scores: Callable[[np.ndarray], np.ndarray]  # sums [..., K] -> scores [...]
+
+
+def measure_of(metric: Metric) -> Measure:
+    """Return one of sacreBLEU's metrics, with the references cached, for many resamples at once."""
+    scores: Callable[[np.ndarray], np.ndarray] = error_rate
+    if isinstance(metric, CHRF):
+        scores = partial(f_score, order=metric.order, beta=metric.beta)
+    elif isinstance(metric, BLEU):
+        scores = partial(smoothed_bleu, smooth=metric.smooth_method == "exp")
+    return Measure(
+        metric.get_signature().format(),
+        lambda hypotheses: np.array(metric._extract_corpus_statistics(hypotheses, None), float),
+        lambda sums: float(metric._compute_score_from_stats(sums.tolist()).score),
+        scores,
+    )
+
+
+def segment_mean(segments: int) -> Measure:
+    """Return the mean over segments of scores that another program computed."""
+    return Measure(
+        f"nsegs:{segments}|aggregate:mean|scores:given",
+        lambda given: np.stack([np.array(given, float), np.ones(segments)], -1),
+        lambda sums: float(mean_score(sums)),
+        mean_score,
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Annotated, Dict, List, Literal, Optional, Sequence
+from typing import Annotated, Dict, List, Literal, Optional, Sequence, Tuple
 
 from msgspec import Meta, field
 
@@ -23,16 +23,22 @@ COMPARABLE = {
     "Vaswani et al. 2017 and tensor2tensor's get_ende_bleu.sh)",
 }
 
-# The paired tests, as the command line names them, and sacreBLEU's numbers of samples.
-Method = Literal["bootstrap", "approximate-randomization"]
-BOOTSTRAP: Method = "bootstrap"
+# The paired tests of two outputs, as the command line names them, and their numbers of samples.
+Method = Literal["approximate-randomization", "centred-bootstrap", "bootstrap"]
 RANDOMIZATION: Method = "approximate-randomization"
-SAMPLES = {BOOTSTRAP: 1000, RANDOMIZATION: 10000}
+CENTRED: Method = "centred-bootstrap"
+BOOTSTRAP: Method = "bootstrap"
+SAMPLES = {RANDOMIZATION: 10000, CENTRED: 10000, BOOTSTRAP: 1000}
 SEED = 12345
 DESCRIPTIONS = {
-    BOOTSTRAP: "paired bootstrap resampling (Koehn 2004), {:,} resamples",
-    RANDOMIZATION: "paired approximate randomization (Riezler and Maxwell 2005), {:,} trials",
+    RANDOMIZATION: "paired approximate randomization (Riezler and Maxwell 2005), two-sided, "
+    "{:,} trials",
+    CENTRED: "paired bootstrap, centred, two-sided, {:,} resamples",
+    BOOTSTRAP: "sacreBLEU's paired bootstrap, one-sided in effect (p < 0.05 in 11% of the "
+    "comparisons without a difference), {:,} resamples",
 }
+# The marks of Ampomah et al. 2020: p below 0.05, below 0.01, here corrected for their number.
+LEVELS = {"‡": 0.01, "†": 0.05}
 
 
 def digits(metric: str) -> int:
@@ -91,7 +97,8 @@ class Score(Record, frozen=True, omit_defaults=True):
     score: float  # 0..100; of TER, edits per 100 reference words; of segments' scores, their mean
     signature: str  # sacreBLEU's, or one in its form, without the test, which changes no score
     delta: Optional[float] = None  # difference to the baseline
-    p_value: Optional[float] = None  # of a difference at least this large, under the null
+    p_value: Optional[float] = None  # by the method of the test
+    interval: Optional[Tuple[float, float]] = None  # of delta, 95%, over sentences
     ci: Optional[float] = None  # half the width of the bootstrap's 95% confidence interval
 
 
@@ -133,6 +140,53 @@ class SystemScores(Record, frozen=True):
         return spread([output.scores[metric].score for output in self.outputs])
 
 
+class Comparison(Record, frozen=True, kw_only=True, omit_defaults=True):
+    """How a system differs from the baseline, over all that is given: seeds, sentences, test sets.
+
+    ``p_value`` is two-sided. Between one output of each it is that of the test of the evaluation;
+    between seeds of both it is over seeds and sentences
+    (:func:`~capsnmt.evaluation.significance.difference_of`); else there is none.
+    """
+
+    system: str
+    baseline: str
+    metric: str
+    seeds: Tuple[int, int]  # of the system, of the baseline
+    delta: float  # difference of the means over seeds and test sets
+    interval: Optional[Tuple[float, float]] = None  # 95%
+    p_value: Optional[float] = None
+    corrected_p_value: Optional[float] = None  # Holm's, among the systems by this metric
+    # over seeds and sentences: the two parts of the variance of delta, degrees of freedom
+    variance_over_seeds: Optional[float] = None
+    variance_over_sentences: Optional[float] = None
+    freedom: Optional[float] = None
+    # of these seeds, over sentences alone: the centred bootstrap of the means
+    sentences_p_value: Optional[float] = None
+    # of these sentences, over seeds alone: Welch's test
+    welch_p_value: Optional[float] = None
+    welch_interval: Optional[Tuple[float, float]] = None
+
+    @property
+    def mark(self) -> str:
+        """The mark of a significant difference, corrected; empty if there is none."""
+        p = 1.0 if self.corrected_p_value is None else self.corrected_p_value
+        return next((mark for mark, level in LEVELS.items() if p < level), "")
+
+
+class Plan(Record, frozen=True, kw_only=True, omit_defaults=True):
+    """What an experiment with more seeds would show, by the deviations of a finished one."""
+
+    system: str
+    baseline: str
+    metric: str
+    effect: float  # the difference that is to be shown
+    deviation: float  # of a seed's score
+    deviation_over_sentences: float  # of the difference, which more seeds do not lower
+    power: Dict[int, float]  # seeds of each system -> probability of p < 0.05
+    needed: Optional[int] = None  # seeds for a probability of 0.8; None above 200
+    shown: float  # the difference that the finished seeds show with a probability of 0.8
+
+
 class Evaluation(Record, frozen=True, kw_only=True, omit_defaults=True):
     """The scores of some systems on one test set."""
 
@@ -147,11 +201,21 @@ class Evaluation(Record, frozen=True, kw_only=True, omit_defaults=True):
     segments_by_length: Dict[str, int]  # sentences in each bucket of source lengths that has some
     test: Optional[Test]
     systems: Annotated[List[SystemScores], Meta(min_length=1)]  # the baseline comes first
+    comparisons: List[Comparison] = field(default_factory=list)  # with the baseline
+    plans: List[Plan] = field(default_factory=list)  # of more seeds, where one is asked for
     versions: Dict[str, Optional[str]]  # of the packages that determine scores
 
     def system(self, name: str) -> SystemScores:
         """Return the scores of a system, or raise a ``KeyError``."""
         return {system.name: system for system in self.systems}[name]
+
+
+class Evaluations(Record, frozen=True, kw_only=True, omit_defaults=True):
+    """The scores of some systems on several test sets, and their differences over all of them."""
+
+    test_sets: Dict[str, Evaluation]
+    comparisons: List[Comparison] = field(default_factory=list)
+    plans: List[Plan] = field(default_factory=list)
 
 
 def common_metrics(outputs: Sequence[OutputScores]) -> Dict[str, str]:

@@ -1,102 +1,326 @@
-"""Scores and tests against the baseline: sacreBLEU's, with a seed given, and the sign test."""
+"""Tests of differences: over the sentences of a test set, and over seeds, sentences and test sets.
+
+Statistics of segments are added up by matrix products: a resample of the test set is a row of
+weights, and its score that of the sums.
+"""
 
 from __future__ import annotations
 
 import math
-import os
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
-from unittest import mock
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
+from msgspec.structs import replace
 from sacrebleu.metrics.base import Metric
-from sacrebleu.significance import PairedTest
 
-from capsnmt.cli import ConfigurationError, say
-from capsnmt.evaluation.metrics import bleu_of
-from capsnmt.evaluation.outputs import Output, Systems
-from capsnmt.evaluation.scores import BOOTSTRAP, RANDOMIZATION, SEED, Score, SignTest, Test
+from capsnmt.evaluation.metrics import Measure, bleu_of
+from capsnmt.evaluation.scores import (
+    BOOTSTRAP,
+    CENTRED,
+    RANDOMIZATION,
+    SAMPLES,
+    Comparison,
+    Score,
+    SignTest,
+    Test,
+)
 
-TYPES = {BOOTSTRAP: "bs", RANDOMIZATION: "ar"}  # sacreBLEU's names
-FEW = 10  # differing sentences: one sample in 2^9 exchanges all or none of them
-
-
-def paired_outputs(systems: Systems, test: Optional[Test]) -> List[List[Output]]:
-    """Return each output of the baseline, with the outputs that are tested against it.
-
-    Without a test, each output is alone. Where the baseline, which is the first system, has an
-    output for each seed, each seed is a test of its own.
-    """
-    outputs = list(systems.values())
-    if test is None:
-        return [[output] for found in outputs for output in found]
-    if len(outputs[0]) == 1:
-        return [[output for found in outputs for output in found]]
-    for name, found in systems.items():
-        if len(found) != len(outputs[0]):
-            raise ConfigurationError(
-                f"{name} has {len(found)} outputs, but the baseline {test.baseline} has "
-                f"{len(outputs[0])}; give one of the baseline, or one for each seed"
-            )
-    return [list(seed) for seed in zip(*outputs)]
+ROWS = 512  # resamples at a time, of whose weights each takes 8 bytes
+TIE = 1e-9  # scores of the same sums differ by less
+LEVEL = 0.95
 
 
-def score_outputs(
-    outputs: Sequence[Tuple[str, Sequence[Any]]],
-    metrics: Mapping[str, Metric],
+@dataclass(frozen=True)
+class Scored:
+    """The scores of some outputs by one metric, and what they are on resamples of the test set."""
+
+    measure: Measure
+    scores: List[float]
+    resampled: np.ndarray  # [outputs, resamples]: the scores, segments drawn with replacement
+    exchanged: np.ndarray  # [outputs, trials]: the differences to its pair, segments exchanged
+
+
+def resample(
+    given: Mapping[str, Tuple[Measure, Sequence[np.ndarray]]],
+    pairs: Sequence[int],
     test: Optional[Test],
-) -> List[Dict[str, Score]]:
-    """Score outputs and test each against the first. All tests share the random numbers.
+    number: int = 0,
+) -> Dict[str, Scored]:
+    """Score outputs by some metrics, and resamples of them that all share.
 
-    With d the difference on the test set and d_b that of sample b of B:
+    - Resamples draw as many segments as there are, with replacement (Efron 1979; Koehn 2004).
+    - Trials exchange two systems' translations of each segment with probability 1/2 (Riezler and
+      Maxwell 2005).
 
-    - Paired bootstrap resampling (Koehn 2004): sample b draws segments with replacement, and scores
-      both systems on them. p = (#{b: abs(d_b) - mean(abs(d_b)) > abs(d)} + 1) / (B + 1).
-    - Paired approximate randomization (Riezler and Maxwell 2005): sample b exchanges the two
-      systems' translations of each segment with probability 1/2.
-      p = (#{b: abs(d_b) > abs(d)} + 1) / (B + 1). There is no confidence interval.
+    **D**: the draws of a test set are those of sacreBLEU with the same seed; each further test set
+    of an evaluation, by its ``number``, has its own.
 
-    **D**: p = 1 where both scores are equal. Both tests count larger differences only, and if no
-    sample differs either, they would find 1 / (B + 1).
-
-    ``outputs`` are names with what the metrics score of each segment, the baseline first; ``test``
-    is ``None`` for one output. The metrics have their references cached. The scores are by metric,
-    in the order of the outputs.
+    Args:
+        given: metric -> its measure, and the statistics ``[segments, K]`` of each output
+        pairs: the output that each is compared with, by its number; its own for none
+        test: without one nothing is drawn
+        number: of the test set
     """
-    # sacreBLEU scores the first output before it tests, and draws no samples of it for "ar"
-    method, samples, seed = (
-        ("ar", 1, SEED) if test is None else (TYPES[test.method], test.samples, test.seed)
+    columns = [each for _, outputs in given.values() for each in outputs]
+    changes = [
+        each - outputs[pair] for _, outputs in given.values() for each, pair in zip(outputs, pairs)
+    ]
+    sums = moved = [np.zeros((0, each.shape[1])) for each in columns]
+    if test is not None:
+        draws = partial(np.random.default_rng, [test.seed, number] if number else test.seed)
+        exchanging = test.method == RANDOMIZATION
+        resamples = SAMPLES[BOOTSTRAP] if exchanging else test.samples
+        sums = _products(_weights(draws(), resamples, len(columns[0])), columns)
+        if exchanging:
+            moved = _products(_exchanges(draws(), test.samples, len(columns[0])), changes)
+    found, size = {}, len(pairs)
+    for place, (name, (measure, outputs)) in enumerate(given.items()):
+        totals, own = [each.sum(0) for each in outputs], slice(place * size, (place + 1) * size)
+        found[name] = Scored(
+            measure,
+            [measure.score(total) for total in totals],
+            np.array([measure.scores(each) for each in sums[own]]),
+            # what is exchanged goes from one system to the other
+            np.array(
+                [
+                    measure.scores(total - change) - measure.scores(totals[pair] + change)
+                    for total, change, pair in zip(totals, moved[own], pairs)
+                ]
+            ),
+        )
+    return found
+
+
+def _weights(random: np.random.Generator, resamples: int, size: int) -> Iterator[np.ndarray]:
+    """Yield how often each resample has each segment, ``[rows, segments]``."""
+    for rows in _blocks(resamples):
+        drawn = random.choice(size, size=(rows, size), replace=True)
+        places = drawn + np.arange(rows)[:, None] * size
+        yield np.bincount(places.ravel(), minlength=rows * size).reshape(rows, size)
+
+
+def _exchanges(random: np.random.Generator, trials: int, size: int) -> Iterator[np.ndarray]:
+    """Yield which segments each trial exchanges, ``[rows, segments]``."""
+    for rows in _blocks(trials):
+        yield random.integers(2, size=(rows, size), dtype=bool)
+
+
+def _blocks(count: int) -> Iterator[int]:
+    """Yield sizes of blocks that add up to a count."""
+    for start in range(0, count, ROWS):
+        yield min(ROWS, count - start)
+
+
+def _products(weights: Iterator[np.ndarray], columns: Sequence[np.ndarray]) -> List[np.ndarray]:
+    """Return the weighted sums ``[resamples, K]`` of statistics ``[segments, K]``."""
+    table = np.concatenate(columns, 1)
+    sums = np.concatenate([rows.astype(float) @ table for rows in weights])
+    return np.split(sums, np.cumsum([each.shape[1] for each in columns])[:-1], 1)
+
+
+def p_value(test: Test, delta: float, resampled: np.ndarray, exchanged: np.ndarray) -> float:
+    """Return p of a difference, from those of the draws, d_b.
+
+    - Approximate randomisation: (#{b: abs(d_b) >= abs(d)} + 1) / (B + 1).
+    - Centred bootstrap: (#{b: abs(d_b - mean(d_b)) >= abs(d)} + 1) / (B + 1).
+    - sacreBLEU's bootstrap: (#{b: abs(d_b) - mean(abs(d_b)) > abs(d)} + 1) / (B + 1), and 1 where
+      d = 0. Of a difference that is not near zero it counts one side: twice as many differences
+      that are none have "p < 0.05".
+
+    **D**: a difference that is as large counts, as p is defined; sacreBLEU's randomisation counts
+    larger ones only.
+    """
+    draws = exchanged if test.method == RANDOMIZATION else resampled
+    if test.method == BOOTSTRAP:
+        if delta == 0:
+            return 1.0
+        counted = np.abs(draws) - np.abs(draws).mean() > abs(delta) + TIE
+    else:
+        centre = 0 if test.method == RANDOMIZATION else draws.mean()
+        counted = np.abs(draws - centre) >= abs(delta) - TIE
+    return float((counted.sum() + 1) / (len(draws) + 1))
+
+
+def scores_of(scored: Scored, pairs: Sequence[int], test: Optional[Test]) -> List[Score]:
+    """Return the scores of some outputs by one metric, each tested against its pair."""
+    found = []
+    for number, (score, pair) in enumerate(zip(scored.scores, pairs)):
+        known: Dict[str, Any] = {}
+        if test is not None:
+            low, high = interval_of(scored.resampled[number])
+            known["ci"] = (high - low) / 2
+            if pair != number:
+                delta = score - scored.scores[pair]
+                drawn = scored.resampled[number] - scored.resampled[pair]
+                p = p_value(test, delta, drawn, scored.exchanged[number])
+                known.update(delta=delta, interval=interval_of(drawn), p_value=p)
+        found.append(Score(score=score, signature=scored.measure.signature, **known))
+    return found
+
+
+def interval_of(draws: np.ndarray) -> Tuple[float, float]:
+    """Return the ends of the interval with 95% of the draws: those of sacreBLEU, 1/40 from each."""
+    ordered, skipped = np.sort(draws), len(draws) // 40
+    return float(ordered[skipped]), float(ordered[len(draws) - skipped - 1])
+
+
+@dataclass(frozen=True)
+class Seeds:
+    """The scores of one system's seeds, and what they are on resamples of the test sets."""
+
+    scores: np.ndarray  # [seeds]: means over the test sets
+    resampled: np.ndarray  # [seeds, resamples]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A difference of two systems' means over seeds, with what is known of its variance."""
+
+    delta: float
+    of_seeds: float  # variance over seeds, of these sentences
+    of_sentences: float  # variance over sentences that is not in ``of_seeds``
+    freedom: float  # degrees of freedom of their sum
+    freedom_of_seeds: float
+    drawn: np.ndarray  # [resamples]: the difference on resamples of the sentences
+
+    def test(self, sentences: bool = True) -> Tuple[float, Tuple[float, float]]:
+        """Return p and the 95% interval, with ``sentences`` or, as Welch's, over seeds alone."""
+        from scipy.stats import t
+
+        variance = self.of_seeds + (self.of_sentences if sentences else 0)
+        freedom = self.freedom if sentences else self.freedom_of_seeds
+        error = math.sqrt(variance)
+        reach = float(t.ppf((1 + LEVEL) / 2, freedom)) * error
+        p = float(2 * t.sf(abs(self.delta) / error, freedom))
+        return p, (self.delta - reach, self.delta + reach)
+
+
+def difference_of(one: Seeds, other: Seeds) -> Optional[Difference]:
+    r"""Return the difference of two systems over seeds, sentences and test sets.
+
+    A hierarchical bootstrap draws the seeds of each system, then the sentences of each test set.
+    With :math:`x_i` the score of seed i of n and :math:`x_{ib}` the same on resample b of the
+    sentences, which all seeds share, the variance of :math:`d = \bar x_1 - \bar x_2` is
+
+    .. math:: V = \underbrace{\sum \frac{s^2}{n}}_{seeds} + \max\Bigl(0,
+        \underbrace{\mathrm{var}_b(\bar x_{1b} - \bar x_{2b})}_{sentences} - \underbrace{\sum
+        \frac{1}{n (n - 1)} \sum_i \mathrm{var}_b(x_{ib} - \bar x_b)}_{both}\Bigr),
+
+    and :math:`d / \sqrt V` has Student's t with Satterthwaite's degrees of freedom,
+    :math:`V^2 / \sum v^2 / (n - 1)` over the two :math:`v = s^2 / n`.
+
+    **D**: this is the bootstrap in closed form where there is one. Drawing n of n seeds has
+    (n - 1) / n of the variance :math:`s^2 / n`, and the luck of a seed with these sentences would
+    count three times (Owen 2007, *The pigeonhole bootstrap*): at no difference the plain draws
+    have p < 0.05 in 0 to 20% of the experiments, this in about 5% (docs/evaluation.md).
+
+    ``None`` unless both have several seeds, and something varies.
+    """
+    sizes = [len(one.scores), len(other.scores)]
+    if min(sizes) < 2:
+        return None
+    seeds = [float(each.scores.var(ddof=1)) / n for each, n in zip((one, other), sizes)]
+    drawn = one.resampled.mean(0) - other.resampled.mean(0)
+    both = sum(
+        float((each.resampled - each.resampled.mean(0)).var(1).sum()) / (n * (n - 1))
+        for each, n in zip((one, other), sizes)
     )
-    with mock.patch.dict(os.environ, {"SACREBLEU_SEED": str(seed)}):
-        names, results = PairedTest(
-            list(outputs), metrics, references=None, test_type=method, n_samples=samples
-        )()
-    first, segments = outputs[0]
-    untested = set()
-    for number, (name, own) in enumerate(outputs[1:], start=1):
-        differing = sum(ours != theirs for ours, theirs in zip(own, segments))
-        if differing < FEW:
-            # sacreBLEU counts samples that differ more than the systems; here many differ as much
-            say(f"warning: {name} and {first} differ in {differing} sentences: too few for a test")
-            untested.add(number)
-    scores: List[Dict[str, Score]] = [{} for _ in outputs]
-    # sacreBLEU returns the metrics under names of its own, in the order they were given
-    for key, name in zip(metrics, names):
-        signature, baseline = metrics[key].get_signature().format(), float(results[name][0].score)
-        for number, (of_output, found) in enumerate(zip(scores, results[name])):
-            score = float(found.score)  # its numbers are numpy scalars
-            p_value = None if found.p_value is None else float(found.p_value)
-            if number in untested:
-                p_value = None
-            elif number and score == baseline:
-                p_value = 1.0
-            of_output[key] = Score(
-                score=score,
-                signature=signature,
-                delta=score - baseline if number else None,
-                p_value=p_value,
-                ci=None if found.ci is None else float(found.ci),
+    of_seeds, of_sentences = sum(seeds), max(0.0, float(drawn.var()) - both)
+    delta = float(one.scores.mean() - other.scores.mean())
+    if of_seeds < TIE**2:  # all seeds are one output: nothing is known of seeds
+        return None
+    uncertain = sum(v**2 / (n - 1) for v, n in zip(seeds, sizes))
+    return Difference(
+        delta,
+        of_seeds,
+        of_sentences,
+        (of_seeds + of_sentences) ** 2 / uncertain,
+        of_seeds**2 / uncertain,
+        drawn,
+    )
+
+
+def compare(
+    names: Mapping[str, Sequence[int]],
+    sets: Sequence[Mapping[str, Scored]],
+    test: Test,
+) -> List[Comparison]:
+    """Compare each system with the first, by every metric that all test sets have.
+
+    The score of a system is the mean over its outputs and over the test sets. Between two outputs
+    the test is over sentences; between seeds of both systems over seeds and sentences. Between one
+    output and several there is none: nothing is known of the other seeds of the one.
+
+    ``names`` has the numbers of each system's outputs, ``sets`` metric -> scores of each test set.
+    """
+    (baseline, firsts), *others = names.items()
+    found: List[Comparison] = []
+    for metric in sets[0]:
+        if any(metric not in each for each in sets):
+            continue
+        of_sets = [each[metric] for each in sets]
+        scores = np.mean([each.scores for each in of_sets], 0)
+        resampled = np.mean([each.resampled for each in of_sets], 0)
+        exchanged = np.mean([each.exchanged for each in of_sets], 0)
+        of_metric: List[Comparison] = []
+        for name, own in others:
+            delta = float(scores[[*own]].mean() - scores[[*firsts]].mean())
+            known: Dict[str, Any] = {}
+            ours, theirs = (Seeds(scores[[*each]], resampled[[*each]]) for each in (own, firsts))
+            difference = difference_of(ours, theirs)
+            if len(own) == len(firsts) == 1 and resampled.shape[1] > 1:
+                drawn = resampled[own[0]] - resampled[firsts[0]]
+                p = p_value(test, delta, drawn, exchanged[own[0]])
+                known.update(p_value=p, interval=interval_of(drawn))
+            elif difference is not None:
+                p, ends = difference.test()
+                of_seeds_alone = difference.test(sentences=False)
+                known.update(
+                    p_value=p,
+                    interval=ends,
+                    variance_over_seeds=difference.of_seeds,
+                    variance_over_sentences=difference.of_sentences,
+                    freedom=difference.freedom,
+                    sentences_p_value=p_value(
+                        replace(test, method=CENTRED), delta, difference.drawn, np.zeros(0)
+                    ),
+                    welch_p_value=of_seeds_alone[0],
+                    welch_interval=of_seeds_alone[1],
+                )
+            seeds = len(own), len(firsts)
+            of_metric.append(
+                Comparison(
+                    system=name, baseline=baseline, metric=metric, seeds=seeds, delta=delta, **known
+                )
             )
-    return scores
+        found += corrected(of_metric)
+    return found
+
+
+def corrected(family: Sequence[Comparison]) -> List[Comparison]:
+    """Return the comparisons of one table, with p-values corrected for how many there are."""
+    tested = [each for each in family if each.p_value is not None]
+    values = iter(holm([each.p_value for each in tested if each.p_value is not None]))
+    return [
+        each if each.p_value is None else replace(each, corrected_p_value=next(values))
+        for each in family
+    ]
+
+
+def holm(p_values: Sequence[float]) -> List[float]:
+    """Return p-values corrected for their number (Holm 1979).
+
+    >>> holm([0.01, 0.04, 0.03])
+    [0.03, 0.06, 0.06]
+    """
+    order = sorted(range(len(p_values)), key=p_values.__getitem__)
+    corrected, least = [0.0] * len(p_values), 0.0
+    for rank, number in enumerate(order):
+        least = max(least, min(1.0, (len(p_values) - rank) * p_values[number]))
+        corrected[number] = least
+    return corrected
 
 
 def sign_test(bleu: Metric, baseline: np.ndarray, system: np.ndarray) -> SignTest:
@@ -112,7 +336,7 @@ def sign_test(bleu: Metric, baseline: np.ndarray, system: np.ndarray) -> SignTes
     conservative); the test is two-sided.
 
     ``baseline`` and ``system`` are the ``[segments, 10]`` of
-    :func:`~capsnmt.evaluation.metrics.bleu_statistics`.
+    :func:`~capsnmt.evaluation.metrics.bleu_of`.
     """
     total = baseline.sum(0)
     before = bleu_of(bleu, total)

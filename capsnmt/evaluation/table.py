@@ -3,58 +3,177 @@
 from __future__ import annotations
 
 import statistics
-from typing import Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
+from typing import Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 from tabulate import tabulate
 
 from capsnmt.evaluation.scores import (
     COMPARABLE,
     METRICS,
+    Comparison,
     Evaluation,
+    Evaluations,
     OutputScores,
+    Plan,
+    Spread,
     SystemScores,
+    Test,
+    common_metrics,
     digits,
 )
 
 
-def as_text(evaluation: Evaluation) -> str:
-    """Return the evaluation as tables, with the signatures below them."""
-    systems, test = evaluation.systems, evaluation.test
-    scores = systems[0].outputs[0].scores
-    primary = {key: name for key, name in METRICS.items() if key in scores}
-    tokenised = {key: key for key in scores if key in COMPARABLE}
-    means = {key: key for key in scores if key not in METRICS and key not in COMPARABLE}
+def as_text(found: Union[Evaluation, Evaluations], details: bool = False) -> str:
+    """Return what fits a screen: scores, differences, p; with ``details`` all else as well."""
+    sets = found.test_sets if isinstance(found, Evaluations) else {"": found}
+    first = next(iter(sets.values()))
     paragraphs = []
-    names = ", ".join(evaluation.references) or evaluation.reference
-    reference = "references" if evaluation.references else "reference"
-    for title, metrics in (
-        (f"{evaluation.segments:,} segments, {reference}: {names}", primary),
-        ("tokenised BLEU, not comparable with the scores above:", tokenised),
-        ("means of the scores of all segments:", means),
-    ):
-        if metrics:
-            signatures = [f"{name}: {scores[key].signature}" for key, name in metrics.items()]
-            notes = [f"{key}: {COMPARABLE[key]}" for key in metrics if key in COMPARABLE]
-            if "tok:13a" in signatures[0]:
-                notes = ["BLEU is also that of mteval-v13a.pl -c: same tokeniser and smoothing"]
-            rows = [row for system in systems for row in _score_rows(system, metrics)]
-            scored = _table(["system", *metrics.values()], [row for row in rows if any(row[1:])])
-            paragraphs += [title, scored, "\n".join(signatures + notes)]
-    if evaluation.segments_by_length:
-        paragraphs += [
-            f"BLEU by source length, in {evaluation.length_unit} (10-20 is 10 to 19):",
-            _length_table(systems, evaluation.segments_by_length),
+    for name, each in sets.items():
+        texts = ", ".join(each.references) or each.reference
+        reference = "references" if each.references else "reference"
+        test_set = f"{name}: " if name else ""
+        paragraphs.append(f"{test_set}{each.segments:,} segments, {reference}: {texts}")
+    outputs = [out for each in sets.values() for sys in each.systems for out in sys.outputs]
+    shown = common_metrics(outputs)
+    for key, metric in shown.items():
+        title = metric if key in METRICS else f"{metric}, means of the scores of all segments"
+        paragraphs.append(f"{title}\n{_differences(sets, found.comparisons, key)}")
+    tokenised = {key: key for key in COMPARABLE if all(key in each.scores for each in outputs)}
+    if tokenised:
+        paragraphs.append(
+            "tokenised BLEU, not comparable with the scores above:\n" + _tokenised(sets, tokenised)
+        )
+    shown.update(tokenised)
+    paragraphs.append("\n".join(_signatures(sets, shown)))
+    if first.test is not None:
+        paragraphs.append("\n".join(_explanations(found.comparisons, first.test, len(sets))))
+    for plan in found.plans:
+        paragraphs.append(_plan_text(plan))
+    if details:
+        for name, each in sets.items():
+            paragraphs += [*([f"{name}:"] if name else []), *_details(each)]
+    return "\n\n".join(paragraphs)
+
+
+def _tokenised(sets: Mapping[str, Evaluation], keys: Mapping[str, str]) -> str:
+    header = [f"{name} {key}".strip() for name in sets for key in keys]
+    rows = []
+    for number, system in enumerate(next(iter(sets.values())).systems):
+        found = (each.systems[number].spread(key) for each in sets.values() for key in keys)
+        rows.append([system.name, *(_spread_text(each, "bleu") for each in found)])
+    return _table(["system", *header], rows)
+
+
+def _differences(
+    sets: Mapping[str, Evaluation], comparisons: Sequence[Comparison], key: str
+) -> str:
+    """Return the table of one metric: scores over seeds, and differences to the baseline."""
+    compared = {each.system: each for each in comparisons if each.metric == key}
+    rows = []
+    for number, system in enumerate(next(iter(sets.values())).systems):
+        spreads = (each.systems[number].spread(key) for each in sets.values())
+        row = [
+            system.name,
+            str(len(system.outputs)),
+            *(_spread_text(each, key) for each in spreads),
         ]
+        if compared:
+            row += _difference(compared[system.name]) if system.name in compared else [""] * 4
+        rows.append(row if len(compared) > 1 else row[: -1 if compared else None])
+    header = ["system", "seeds", *(name or "score" for name in sets)]
+    header += ["Δ", "95% of Δ", "p", "p, Holm"] if compared else []
+    return _table(header[: len(rows[0])], rows)
+
+
+def _spread_text(found: Spread, key: str) -> str:
+    form = f".{digits(key)}f"
+    return f"{found.mean:{form}}" + ("" if found.std is None else f" ± {found.std:{form}}")
+
+
+def _difference(found: Comparison) -> List[str]:
+    form = f"+.{digits(found.metric)}f"
+    ends = " to ".join(f"{end:{form}}" for end in found.interval or ())
+    p, corrected = map(p_text, (found.p_value, found.corrected_p_value))
+    return [f"{found.delta:{form}}{found.mark}", ends, p, corrected]
+
+
+def p_text(p_value: Optional[float]) -> str:
+    """Return a p-value; a dash if nothing was tested.
+
+    >>> p_text(0.0304), p_text(0.00001), p_text(None)
+    ('0.0304', '<0.0001', '–')
+    """
+    if p_value is None:
+        return "–"
+    return "<0.0001" if p_value < 0.00005 else f"{p_value:.4f}"
+
+
+def _signatures(sets: Mapping[str, Evaluation], shown: Mapping[str, str]) -> Iterator[str]:
+    for key, metric in shown.items():
+        found = {each.systems[0].outputs[0].scores[key].signature for each in sets.values()}
+        yield from (f"{metric}: {each}" for each in sorted(found))
+        if key in COMPARABLE:
+            yield f"{key}: {COMPARABLE[key]}"
+        elif any("tok:13a" in each for each in found):
+            yield "BLEU is also that of mteval-v13a.pl -c: same tokeniser and smoothing"
+
+
+def _explanations(comparisons: Sequence[Comparison], test: Test, sets: int) -> Iterator[str]:
+    """Yield what Δ and p are, and what they cannot say."""
+    several = f", means over {sets} test sets" if sets > 1 else ""
+    yield f"Δ: the difference to {test.baseline}{several}; ±: the standard deviation over seeds"
+    seeds = [each.seeds for each in comparisons]
+    if (1, 1) in seeds:
+        yield (
+            f"p of one output each: {test.in_words}; it is over sentences and says nothing of "
+            "other seeds"
+        )
+    if any(min(each) > 1 for each in seeds):
+        yield "p of several seeds: over seeds and sentences (docs/evaluation.md), two-sided"
+    if any(min(each) in (2, 3, 4) for each in seeds):
+        yield "fewer than 5 seeds: the deviation over seeds is rough, and so are p and interval"
+    if any(min(each) == 1 < max(each) for each in seeds):
+        yield "one output against several seeds: no p, nothing is known of other seeds of the one"
+    if any(min(n) > 1 and x.p_value is None for n, x in zip(seeds, comparisons)):
+        yield "no p where all seeds of both have the same score: nothing is known of other seeds"
+    systems = len({each.system for each in comparisons})
+    yield f"†, ‡: p below 0.05, 0.01 by Holm's correction over {systems} test(s) of a table"
+
+
+def _plan_text(plan: Plan) -> str:
+    """Return what more seeds would show, and what the finished ones could have shown."""
+    sentences = plan.deviation_over_sentences
+    floor = f"; over sentences {sentences:.2f}, which no seeds lower" if sentences else ""
+    powers = plan.power.values()
+    needed = f"{plan.needed} seeds" if plan.needed else "no number of seeds up to 200"
+    return "\n".join(
+        [
+            f"{plan.system} and {plan.baseline}: deviation over seeds {plan.deviation:.2f}{floor}",
+            f"probability of p < 0.05 at a difference of {plan.effect:g} BLEU:",
+            _table(["seeds", *map(str, plan.power)], [["", *(f"{p:.2f}" for p in powers)]]),
+            f"0.8 has {needed}; the finished ones have it at a difference of {plan.shown:.2f} BLEU",
+        ]
+    )
+
+
+def _details(evaluation: Evaluation) -> Iterator[str]:
+    """Yield the scores and tests of every output, BLEU by length, the sign test."""
+    systems, test = evaluation.systems, evaluation.test
+    first = systems[0].outputs[0].scores
+    names = {key: METRICS.get(key, key) for key in first}
+    rows = [row for system in systems for row in _score_rows(system, names)]
+    yield _table(["output", *names.values()], [row for row in rows if any(row[1:])])
+    if evaluation.segments_by_length:
+        yield f"BLEU by source length, in {evaluation.length_unit} (10-20 is 10 to 19):"
+        yield _length_table(systems, evaluation.segments_by_length)
     if test is not None:
-        paragraphs += [
-            f"p, the primary test: {test.in_words}, against {test.baseline}; the probability of a "
-            f"difference at least this large if there is none. Δ: the difference",
+        yield f"p of each output, against that of {test.baseline} with its seed: {test.in_words}"
+        yield (
             f"sign test (Collins et al. 2005) against {test.baseline}, on BLEU: sentences that "
             "raise or lower the corpus BLEU of the baseline when they replace its own; ties count "
-            "for neither side; two-sided",
-            _table(["system", "better", "worse", "ties", "p"], list(_sign_tests(systems))),
-        ]
-    return "\n\n".join(paragraphs)
+            "for neither side; two-sided"
+        )
+        yield _table(["system", "better", "worse", "ties", "p"], list(_sign_tests(systems)))
 
 
 def _outputs(system: SystemScores) -> List[Tuple[str, OutputScores]]:
@@ -65,32 +184,18 @@ def _outputs(system: SystemScores) -> List[Tuple[str, OutputScores]]:
 
 
 def _score_rows(system: SystemScores, metrics: Iterable[str]) -> Iterator[List[str]]:
-    """Yield the scores of a system and, after a test, intervals, differences and p-values.
-
-    For several outputs means and deviations come first, then each output.
-    """
+    """Yield the scores of each output and, after a test, intervals, differences and p-values."""
 
     def row(name: str, values: Iterable[Optional[float]], sign: str = "") -> List[str]:
         numbers = zip(metrics, values)
         return [name, *("" if x is None else f"{x:{sign}.{digits(key)}f}" for key, x in numbers)]
 
-    if len(system.outputs) > 1:
-        spreads = [system.spread(key) for key in metrics]
-        yield row(system.name, [each.mean for each in spreads])
-        yield row(f"{system.name} ± std", [each.std for each in spreads])
-        yield row(f"{system.name} Δ", [_mean_delta(system, key) for key in metrics], "+")
     for name, output in _outputs(system):
         scores = [output.scores[key] for key in metrics]
         yield row(name, [each.score for each in scores])
         yield row(f"{name} ± 95%", [each.ci for each in scores])
         yield row(f"{name} Δ", [each.delta for each in scores], "+")
-        yield [f"{name} p", *("" if x.p_value is None else f"{x.p_value:.4f}" for x in scores)]
-
-
-def _mean_delta(system: SystemScores, metric: str) -> Optional[float]:
-    deltas = [output.scores[metric].delta for output in system.outputs]
-    tested = [delta for delta in deltas if delta is not None]
-    return statistics.fmean(tested) if tested else None
+        yield [f"{name} p", *("" if x.p_value is None else p_text(x.p_value) for x in scores)]
 
 
 def _length_table(systems: Sequence[SystemScores], segments: Dict[str, int]) -> str:
@@ -106,8 +211,8 @@ def _sign_tests(systems: Sequence[SystemScores]) -> Iterator[List[str]]:
         for name, output in _outputs(system):
             sign = output.sign_test
             if sign is not None:
-                p_value = "<0.0001" if sign.p_value < 0.00005 else f"{sign.p_value:.4f}"
-                yield [name, f"{sign.better:,}", f"{sign.worse:,}", f"{sign.ties:,}", p_value]
+                counts = (f"{count:,}" for count in (sign.better, sign.worse, sign.ties))
+                yield [name, *counts, p_text(sign.p_value)]
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

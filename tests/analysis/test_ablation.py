@@ -170,16 +170,15 @@ def test_bleu_is_of_the_translations_of_a_model_that_reads_a_constant(
     with torch.no_grad():
         for layer in model.decoder.layers:  # so that its translations depend on the source
             layer.encoder_attn.v_proj.weight.mul_(9)
-    scored: List[Any] = []
-    score = layer_bleu.score_outputs
+    named: List[Any] = []
+    translate = layer_bleu.translate
     monkeypatch.setattr(
-        layer_bleu, "score_outputs", lambda *given: scored.append(given) or score(*given)
+        layer_bleu, "translate", lambda *given: named.append(translate(*given)) or named[-1]
     )
     settings = replace(SETTINGS, ablation_translations=len(LENGTHS))
     rows = rows_of(
         analysed(model, tmp_path, flags, ["layer_bleu"], settings=settings), "layer_bleu"
     )
-    ((named, _, _),) = scored
     intact, *translations = (segments for _, segments in named)
     references = [TASK.target_dictionary.string(target) for target in corpus()[1]]
     for row, (_, segments) in zip(rows, named):

@@ -16,7 +16,7 @@ from sacrebleu.metrics import TER
 
 from capsnmt.cli import CLOSED_PIPE
 from capsnmt.evaluation.__main__ import main
-from capsnmt.evaluation.scores import METRICS
+from capsnmt.evaluation.scores import METRICS, SAMPLES
 from tests.evaluation.conftest import Evaluate, outputs, scores
 from tests.evaluation.outputs import TOKENS, generated, write_lines
 from tests.interpreter import interpreter
@@ -47,9 +47,6 @@ WARNINGS: Dict[str, Any] = {
     "no --target-lang,": ["{plain}", "--input", "plain"],
     "2 of the 12 translations of": ["{empty}"],
     "2 of the 3 segments of the reference": ["{three}", "--reference", "{blanks}"],
-    "b and a differ in 0 sentences: too few for a test": [
-        *("a={good}", "b={good}", "--baseline", "a", "--samples", "5"),
-    ],
     "100 of the 100 translations of": ["{tokens}", "--detokenize", "none", "--reference", "{long}"],
     "S- lines differ": ["a={good}", "b={other}"],
 }
@@ -96,7 +93,7 @@ def test_metrics_are_left_out_on_request(
     left = {key: each for key, each in complete["scores"].items() if key not in ("chrf++", "ter")}
     assert some == {**complete, "scores": left}
     printed = capsys.readouterr().out
-    assert re.search(r"system +BLEU +chrF2\n", printed)
+    assert re.findall(r"(?m)^(\w+)\nsystem ", printed) == ["BLEU", "chrF2"]
     assert "TER" not in printed
 
 
@@ -109,7 +106,7 @@ def test_the_progress_of_ter_is_shown_on_a_terminal(
     assert ("TER: " in capsys.readouterr().err) == terminal
 
 
-@pytest.mark.parametrize("method", ["bootstrap", "approximate-randomization"])
+@pytest.mark.parametrize("method", SAMPLES)
 def test_equal_scores_do_not_differ(tmp_path: Path, evaluate: Evaluate, method: str) -> None:
     """No word is right in either; sacreBLEU finds p = 1 / (B + 1)."""
     texts = {"a": ["qqq"] * 20, "b": ["zzz"] * 20, "r": ["the house is nice today"] * 20}

@@ -1,0 +1,142 @@
+"""How often tests have p < 0.05 in drawn experiments: the table of docs/evaluation.md.
+
+python -m tests.evaluation.rates
+"""
+
+from __future__ import annotations
+
+import sys
+from itertools import product
+from typing import Callable, Dict, Iterator, List, Sequence, Tuple
+
+import numpy as np
+
+from capsnmt.evaluation.metrics import measure_of, segment_mean
+from capsnmt.evaluation.scores import BOOTSTRAP, CENTRED, RANDOMIZATION, Comparison, Method, Test
+from capsnmt.evaluation.significance import compare, p_value, resample
+
+SEGMENTS = 300
+# standard deviations of the difference of two systems with one seed: what seeds, sentences (one
+# system translates these better, with any seed) and a seed's luck with these sentences add
+SOURCES = {"seeds": (1.0, 0.0, 0.2), "sentences": (0.2, 1.0, 0.5), "luck": (0.2, 0.0, 1.0)}
+
+
+def sentences(
+    statistics: Sequence[np.ndarray], scores: Callable[[np.ndarray], np.ndarray], method: Method
+) -> Callable[[np.random.Generator], float]:
+    """Return an experiment without a difference: which system translated a segment is drawn.
+
+    ``statistics`` are those ``[segments, K]`` of two real outputs, ``scores`` is a metric of sums.
+    """
+
+    def experiment(random: np.random.Generator) -> float:
+        chosen = random.integers(len(statistics[0]), size=SEGMENTS)
+        swapped = random.integers(2, size=(SEGMENTS, 1), dtype=bool)
+        one, other = (each[chosen] for each in statistics)
+        pair = [np.where(swapped, other, one), np.where(swapped, one, other)]
+        test = Test(baseline="a", method=method, samples=300, seed=int(random.integers(2**31)))
+        measure = segment_mean(SEGMENTS)
+        measure = type(measure)("", measure.statistics, lambda sums: float(scores(sums)), scores)
+        found = resample({"x": (measure, pair)}, [0, 0], test)["x"]
+        drawn = found.resampled[1] - found.resampled[0]
+        return p_value(test, found.scores[1] - found.scores[0], drawn, found.exchanged[1])
+
+    return experiment
+
+
+def trained(
+    random: np.random.Generator, seeds: int, source: str, difference: float = 0.0
+) -> Tuple[Comparison, List[np.ndarray]]:
+    """Draw the scores of two systems, the second better by a difference; compare them."""
+    of_seed, of_sentence, luck = SOURCES[source]
+    common = 5 * random.standard_normal(SEGMENTS)
+    outputs = []
+    for better in (0.0, difference):
+        own = of_sentence * random.standard_normal(SEGMENTS)
+        for _ in range(seeds):
+            of_one = own + luck * random.standard_normal(SEGMENTS)
+            level = better + of_seed * random.standard_normal() * 0.5**0.5
+            outputs.append(common + level + of_one * (SEGMENTS / 2) ** 0.5)
+    mean = segment_mean(SEGMENTS)
+    test = Test(baseline="a", method=BOOTSTRAP, samples=400, seed=int(random.integers(2**31)))
+    given = {"x": (mean, [mean.statistics(each) for each in outputs])}
+    scored = resample(given, [*range(2 * seeds)], test)
+    places = {"a": [*range(seeds)], "b": [*range(seeds, 2 * seeds)]}
+    return compare(places, [scored], test)[0], outputs
+
+
+def plain_bootstrap(random: np.random.Generator, outputs: Sequence[np.ndarray]) -> float:
+    """The hierarchical bootstrap by draws alone: seeds of each system, then sentences."""
+    seeds, draws = len(outputs) // 2, 300
+    weights = random.multinomial(SEGMENTS, [1 / SEGMENTS] * SEGMENTS, size=draws) / SEGMENTS
+    scores = weights @ np.array(outputs).T
+    chosen = [random.multinomial(seeds, [1 / seeds] * seeds, size=draws) / seeds for _ in "ab"]
+    drawn = (scores[:, seeds:] * chosen[1]).sum(1) - (scores[:, :seeds] * chosen[0]).sum(1)
+    delta = np.mean(outputs[seeds:]) - np.mean(outputs[:seeds])
+    test = Test(baseline="a", method=CENTRED, samples=draws, seed=1)
+    return p_value(test, float(delta), drawn, drawn)
+
+
+def seeds_and_sentences(seeds: int, source: str, which: str) -> Callable[..., float]:
+    """Return an experiment without a difference, which is tested over seeds."""
+
+    def experiment(random: np.random.Generator) -> float:
+        comparison, outputs = trained(random, seeds, source)
+        if which == "plain":
+            return plain_bootstrap(random, outputs)
+        found = getattr(comparison, which)
+        return 1.0 if found is None else float(found)
+
+    return experiment
+
+
+def rate(experiment: Callable[[np.random.Generator], float], experiments: int) -> float:
+    """Return the share of experiments with p < 0.05."""
+    random = np.random.default_rng(1)
+    return float(np.mean([experiment(random) < 0.05 for _ in range(experiments)]))
+
+
+def lines(statistics: Sequence[np.ndarray], score: Callable, experiments: int) -> Iterator[str]:
+    """Yield the lines of the table, in percent."""
+    yield "| p < 0.05 without a difference, in % | seeds | sentences | luck |"
+    yield "| :-- | --: | --: | --: |"
+    named: Dict[str, Method] = {
+        "approximate randomisation": RANDOMIZATION,
+        "centred bootstrap": CENTRED,
+        "sacreBLEU's bootstrap": BOOTSTRAP,
+    }
+    for name, method in named.items():
+        found = rate(sentences(statistics, score, method), experiments)
+        yield f"| two outputs, BLEU: {name} |  | {100 * found:.1f} |  |"
+    tests = {
+        "over seeds and sentences": "p_value",
+        "Welch's, over seeds": "welch_p_value",
+        "hierarchical bootstrap by draws alone, not printed": "plain",
+    }
+    for (name, which), seeds in product(tests.items(), (3, 6)):
+        cells = []
+        for source in SOURCES:
+            rated = rate(seeds_and_sentences(seeds, source, which), experiments)
+            skipped = which == "welch_p_value" and source == "sentences"  # to it, a difference
+            cells.append("" if skipped else f"{100 * rated:.1f}")
+        yield f"| {seeds} seeds: {name} | {' | '.join(cells)} |"
+
+
+def main(experiments: int = 2000) -> None:
+    """Print the table."""
+    from sacrebleu.metrics import BLEU
+
+    from tests.evaluation.conftest import read_gzip
+    from tests.real_data import real_data
+
+    folder = real_data("significance")
+    names = ("ref", "sys1", "sys2")
+    reference, *outputs = (read_gzip(folder / f"ted.{name}.detok.eng.gz") for name in names)
+    bleu = measure_of(BLEU(references=[reference]))
+    statistics = [bleu.statistics(each) for each in outputs]
+    for line in lines(statistics, bleu.scores, experiments):
+        print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))
