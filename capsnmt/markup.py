@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import html
 import re
-from typing import Dict, Iterable, Iterator, List, Set
+from typing import Dict, Iterable, Iterator, List, Set, Tuple
 
 from capsnmt.cli import ConfigurationError
 
@@ -15,7 +15,7 @@ SEGMENT = re.compile(r"<seg\b[^>]*>(.*?)</seg\s*>", re.IGNORECASE)
 OPENED = re.compile(r"<seg\b", re.IGNORECASE)
 # what begins segments of one reference, or of another text: a document of SGM, a side of WMT's XML
 REFERENCE = re.compile(r"<(refset|doc|src|ref|hyp)\b([^>]*)>", re.IGNORECASE)
-SIDE = re.compile(r"<(src|ref|hyp)\b", re.IGNORECASE)
+SIDE = re.compile(r"<(src|ref|hyp|tmx)\b", re.IGNORECASE)
 LABEL = re.compile(r"""\b(refid|sysid|translator)\s*=\s*["']([^"']*)""")
 
 
@@ -30,9 +30,10 @@ def read_segments(text: Iterable[str], name: str) -> Iterator[str]:
     sides: Set[str] = set()
     for line in text:
         sides.update(map(str.lower, SIDE.findall(SEGMENT.sub("", line))))
-        if len(sides) > 1:
+        if len(sides) > 1 or "tmx" in sides:
             raise ConfigurationError(
-                f"{name}: has {' and '.join(sorted(sides))}, several texts; give a file of one"
+                f"{name}: has {' and '.join(sorted(sides))}, several texts; give a file of one, as "
+                f"one sentence a line"
             )
         pending = f"{pending} {line}" if pending else line
         end = 0
@@ -47,12 +48,13 @@ def read_segments(text: Iterable[str], name: str) -> Iterator[str]:
         raise ConfigurationError(f"{name}: {what}; give a complete file of SGM or IWSLT XML")
 
 
-def read_references(text: Iterable[str], name: str) -> Dict[str, List[str]]:
-    """Return the references in NIST's SGM or WMT's XML: the segments of each, in the file's order.
+def read_texts(text: Iterable[str], name: str) -> Tuple[List[str], Dict[str, List[str]]]:
+    """Return source and references of NIST's SGM or WMT's XML: the segments, in the file's order.
 
-    Their names are the translators' of WMT's XML, whose source and system outputs are skipped, or
-    the ``refid`` and ``sysid`` of SGM.
+    Only WMT's XML has a source beside references, and its system outputs are skipped. The names of
+    references are the translators', or the ``refid`` and ``sysid`` of SGM.
     """
+    source: List[str] = []
     found: Dict[str, List[str]] = {}
     parts = ["", "", *REFERENCE.split("\n".join(text))]
     side, of_set, of_text = "", "", ""
@@ -62,9 +64,16 @@ def read_references(text: Iterable[str], name: str) -> Dict[str, List[str]]:
             side, of_set, of_text = "", label.get("refid", ""), ""
         elif tag:
             side, of_text = tag.lower(), label.get("sysid") or label.get("translator", "")
-        if side not in ("src", "hyp") and OPENED.search(content):
-            segments = read_segments(content.split("\n"), name)
-            found.setdefault(f"{of_set} {of_text}".strip(), []).extend(segments)
+        if side != "hyp" and OPENED.search(content):
+            named = f"{of_set} {of_text}".strip()
+            segments = source if side == "src" else found.setdefault(named, [])
+            segments.extend(read_segments(content.split("\n"), name))
+    return source, found
+
+
+def read_references(text: Iterable[str], name: str) -> Dict[str, List[str]]:
+    """Return the references of `read_texts`, of which there must be one."""
+    _, found = read_texts(text, name)
     if not found:
         raise ConfigurationError(f"{name}: no <seg> element of a reference; give one that has them")
     return found

@@ -8,14 +8,14 @@ from __future__ import annotations
 import html
 import re
 from itertools import zip_longest
-from typing import Callable, Dict, Iterable, Iterator, Tuple
+from typing import Callable, Dict, Iterable, Iterator, Sequence, Tuple
 
 from capsnmt.cli import ConfigurationError
 from capsnmt.corpora.archives import Text
 from capsnmt.evaluation.text import remove_bpe
 from capsnmt.forms import plain
 from capsnmt.lines import read_lines
-from capsnmt.markup import read_segments
+from capsnmt.markup import read_segments, read_texts
 
 # Some programs end a line at these, which would shift one side of a corpus: they become spaces.
 FALSE_ENDS = re.compile("[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
@@ -57,6 +57,17 @@ def read_columns(text: Iterable[str], name: str, column: int) -> Iterator[str]:
         yield columns[column - 1]
 
 
+def read_column_of_texts(text: Iterable[str], name: str, column: int) -> Iterator[str]:
+    """Yield one text of WMT's XML or of SGM: the source, if it has one, and its references."""
+    source, references = read_texts(text, name)
+    texts = [*([source] if source else []), *references.values()]
+    if len(texts) < column:
+        raise ConfigurationError(
+            f"{name} has {len(texts)} texts, text {column} is needed; give the recipe's version"
+        )
+    yield from texts[column - 1]
+
+
 FORMATS: Dict[str, Reader] = {
     # one sentence a line, as Moses and OPUS align
     "plain": lambda text, name, column: plain(text, name),
@@ -67,6 +78,7 @@ FORMATS: Dict[str, Reader] = {
     "subwords": lambda text, name, column: (remove_bpe(line, "subword_nmt") for line in text),
     "sgm": lambda text, name, column: read_segments(text, name),
     "iwslt-xml": lambda text, name, column: read_segments(text, name),
+    "wmt-xml": read_column_of_texts,
     "iwslt-tags": read_talks,
     "iwslt-titles": read_talks_with_titles,
     "tsv": read_columns,
@@ -80,17 +92,16 @@ def read_text(text: Text, kind: str, column: int) -> Iterator[str]:
         yield FALSE_ENDS.sub(" ", sentence)  # that were escaped
 
 
-def aligned(
-    source: Iterable[str], target: Iterable[str], names: Tuple[object, object]
-) -> Iterator[Tuple[str, str]]:
-    """Yield the sentence pairs of two line-aligned streams, which errors call ``names``."""
-    both = zip_longest(source, target)
-    for number, (left, right) in enumerate(both):
-        if left is None or right is None:
-            shorter, longer = names if left is None else names[::-1]
+def aligned(texts: Sequence[Iterable[str]], names: Sequence[object]) -> Iterator[Tuple[str, ...]]:
+    """Yield the same sentence of line-aligned streams, which errors call ``names``."""
+    streams = [*map(iter, texts)]
+    for number, sentences in enumerate(zip_longest(*streams)):
+        if None in sentences:
+            shorter = sentences.index(None)
+            longer = next(place for place, each in enumerate(sentences) if each is not None)
             raise ConfigurationError(
-                f"{shorter} has {number:,} lines but {longer} has "
-                f"{number + 1 + sum(1 for _ in both):,}; a parallel corpus needs as many lines on "
-                f"both sides; give two files of one version"
+                f"{names[shorter]} has {number:,} lines but {names[longer]} has "
+                f"{number + 1 + sum(1 for _ in streams[longer]):,}; a parallel corpus needs as "
+                f"many lines on both sides; give two files of one version"
             )
-        yield left, right
+        yield sentences

@@ -11,9 +11,11 @@ from sacremoses.corpus import NonbreakingPrefixes
 from capsnmt.cli import ConfigurationError, say
 from capsnmt.corpora.archives import Text
 from capsnmt.corpora.raw import read_pairs
-from capsnmt.corpora.recipe import NOT_TESTS, Piece, Recipe, Segmentation, Source
+from capsnmt.corpora.recipe import NOT_TESTS, Piece, Recipe, Segmentation, Source, sides_of
 from capsnmt.evaluation.text import base_language
 from capsnmt.forms import MARKED
+from capsnmt.lines import read_lines
+from capsnmt.markup import read_texts
 
 # D: merges for corpora of fewer pairs than this; little text has no use for rare subwords. They are
 # those of published recipes: 10,000 for Multi30k (29,000 pairs), 32,000 for WMT's millions.
@@ -57,19 +59,21 @@ def own_recipe(
 ) -> Recipe:
     """Read the user's files, to check and count them, and return their recipe.
 
-    ``given`` has the files of each split, ``train`` first: of the two languages, or tables of two
-    columns. A validation or test set that is missing is drawn from the training set. Without
-    ``pair``, the languages are the suffixes of the training files, in their order.
+    ``given`` has the files of each split, ``train`` first: of the two languages, tables of two
+    columns, or WMT's XML, which has both. A test set may have several references. A validation or
+    test set that is missing is drawn from the training set. Without ``pair``, the languages are the
+    suffixes of the training files, in their order.
     """
     languages = _languages(given["train"], pair)
     splits: Dict[str, Tuple[Piece, ...]] = {}
     pairs: Dict[str, int] = {}
     files: List[str] = []
     for name, words in given.items():
-        pieces = splits[name] = _pieces(f"--{name}", words, languages)
-        own = [piece.source(side) for piece in pieces for side in languages]
+        pieces = splits[name] = _pieces(name, words, languages)
+        sides = sides_of(pieces, languages)
+        own = [piece.source(side) for piece in pieces for side in sides]
         texts = {path: {path: [Text(Path(path), path)]} for path in own}
-        pairs[name] = sum(1 for _ in read_pairs(pieces, languages, texts))
+        pairs[name] = sum(1 for _ in read_pairs(pieces, sides, texts))
         if not pairs[name]:
             raise ConfigurationError(
                 f"--{name} {' '.join(words)} is empty; give one sentence per line, or leave it out"
@@ -112,28 +116,67 @@ def _languages(files: Sequence[str], pair: Optional[str]) -> Tuple[str, str]:
     return found[0], found[1]
 
 
-def _pieces(flag: str, files: Sequence[str], languages: Tuple[str, str]) -> Tuple[Piece, ...]:
-    """Return the pieces of a split: tables, files paired by their suffixes, or two files."""
+def _pieces(split: str, files: Sequence[str], languages: Tuple[str, str]) -> Tuple[Piece, ...]:
+    """Return the pieces of a split: tables, files paired by their suffixes, or two files.
+
+    **D**: one file of the source and several of the target are a test set with its references.
+    """
+    flag, is_test = f"--{split}", split not in NOT_TESTS
     paths = [_absolute(flag, name) for name in files]
     if all(name.endswith(TSV) for name in files):
         columns = {side: number for number, side in enumerate(languages, 1)}
         return tuple(Piece(file=path, format="tsv", columns=columns) for path in paths)
-    sides = [[path for path in paths if language_of(path) == side] for side in languages]
-    if len(paths) == 2 and sides == [[], []]:
-        sides = [[paths[0]], [paths[1]]]
-    if len(sides[0]) != len(sides[1]) or len(paths) != len(sides[0]) + len(sides[1]):
-        raise ConfigurationError(
-            f"{flag} {' '.join(files)}: {len(sides[0])} of {len(paths)} files end in "
-            f".{languages[0]} and {len(sides[1])} in .{languages[1]}; give as many of each, or "
-            f"tables that end in .tsv"
-        )
     marked = {bool(MARKED.search(path)) for path in paths}
     if len(marked) > 1:
         raise ConfigurationError(
             f"{flag} {' '.join(files)}: some are markup and some are not; give both sides alike"
         )
-    how = "sgm" if marked == {True} else "plain"
-    return tuple(Piece(file=dict(zip(languages, both)), format=how) for both in zip(*sides))
+    sides = [[path for path in paths if language_of(path) == side] for side in languages]
+    if sides == [[], []] and (len(paths) == 2 or is_test):
+        sides = [paths[:1], paths[1:]]
+    counts, rows = [*map(len, sides)], [[*both] for both in zip(*sides)]
+    if marked == {True} and len(paths) == 1:  # it has both sides
+        rows = [paths]
+    elif is_test and counts[0] == 1 < counts[1]:
+        rows = [sides[0] + sides[1]]
+    if sum(map(len, rows)) != len(paths):
+        several = ", one source and its references" if is_test else ""
+        raise ConfigurationError(
+            f"{flag} {' '.join(files)}: {counts[0]} of {len(paths)} files end in .{languages[0]} "
+            f"and {counts[1]} in .{languages[1]}; give as many of each{several}, or tables that "
+            f"end in .tsv"
+        )
+    pieces = tuple(_piece(flag, row, languages, marked == {True}) for row in rows)
+    most = max(len(piece.file) for piece in pieces) - 1
+    if most > 1 and (len(pieces) > 1 or not is_test):
+        raise ConfigurationError(
+            f"{flag} {' '.join(files)}: {most} references, which only a --test of one source may "
+            f"have; give files of one text"
+        )
+    return pieces
+
+
+def _piece(flag: str, paths: Sequence[str], languages: Tuple[str, str], marked: bool) -> Piece:
+    """Return the piece of a source and its references, or of one file that has all of them."""
+    counts = [_texts(flag, path, len(paths) == 1) if marked else 1 for path in paths]
+    found = [(path, text + 1) for path, count in zip(paths, counts) for text in range(count)]
+    target = languages[1]
+    names = [*languages, *(f"{target}.{number}" for number in range(1, len(found) - 1))]
+    file = {side: path for side, (path, _) in zip(names, found)}
+    if len(found) > len(paths):
+        columns = {side: text for side, (_, text) in zip(names, found)}
+        return Piece(file=file, format="wmt-xml", columns=columns)
+    return Piece(file=file, format="sgm" if marked else "plain")
+
+
+def _texts(flag: str, path: str, alone: bool) -> int:
+    """Return how many texts a file of markup has: source and references, or those of one side."""
+    source, references = read_texts(read_lines(Path(path)), path)
+    if bool(source and references) != alone:
+        has = "not both a source and references" if alone else "both a source and references"
+        fix = "give the files of both sides" if alone else "give it alone"
+        raise ConfigurationError(f"{flag} {path} has {has}; {fix}")
+    return max(1, bool(source) + len(references))
 
 
 def _absolute(flag: str, name: str) -> str:

@@ -22,7 +22,7 @@ from capsnmt.corpora.cleaning import (
 from capsnmt.corpora.parallel import map_file, map_jobs
 from capsnmt.corpora.prepared import DataManifest, FileRecord, PreparedData
 from capsnmt.corpora.raw import write_raw
-from capsnmt.corpora.recipe import Recipe
+from capsnmt.corpora.recipe import Recipe, language_of_side
 from capsnmt.corpora.sources import Address, download, has_checksum, in_folders, local_file
 from capsnmt.corpora.text import LOWERCASE, lowercase, tokenise
 from capsnmt.files import FAIRSEQS, content_of, installed_version, locked, sha256, temporary_path
@@ -37,10 +37,10 @@ class Preparation:
     """The preparation of one corpus in one folder.
 
     Layout of the folder: ``sources/`` fetched files; ``raw/SPLIT.LANGUAGE`` text as published, to
-    score against, and ``cased/`` the same where all text is lower-cased; ``tokenised/``; ``clean/``
-    the training pairs kept; ``bpe/`` segmented text and the model; ``limited/`` the segmented
-    training pairs within ``max-subwords``, if the recipe sets it; ``bin/`` the fairseq data-bin;
-    and ``manifest.json``.
+    score against (further references in ``LANGUAGE.1``, ...), and ``cased/`` the same where all
+    text is lower-cased; ``tokenised/``; ``clean/`` the training pairs kept; ``bpe/`` segmented text
+    and the model; ``limited/`` the segmented training pairs within ``max-subwords``, if the recipe
+    sets it; ``bin/`` the fairseq data-bin; and ``manifest.json``.
 
     Attributes:
         local: folder that holds the source files, instead of fetching them.
@@ -87,7 +87,8 @@ class Preparation:
     def steps(self, lock: Optional[int] = None) -> List[Step]:
         """Return all steps in order; a program that is started holds ``lock`` as well."""
         recipe = self.recipe
-        sides = [(split, side) for split in recipe.subsets for side in recipe.languages]
+        pairs = [(split, side) for split in recipe.subsets for side in recipe.languages]
+        sides = [(split, side) for split in recipe.subsets for side in recipe.sides(split)]
         limited = [self._keep("limit train", judge_subwords, "bpe", "limited")]
         if not recipe.cleaning.max_subwords:
             limited = []
@@ -98,7 +99,7 @@ class Preparation:
             *(self._tokenise(*side) for side in sides),
             self._keep("clean train", judge_tokens, "tokenised", "clean"),
             self._learn(),
-            *(self._segment(*side) for side in sides),
+            *(self._segment(*pair) for pair in pairs),
             *limited,
             self._binarise("limited" if limited else "bpe", lock),
         ]
@@ -159,7 +160,7 @@ class Preparation:
                 say(f"  note: {path} is not the published file (its checksum differs); used as is")
 
     def _raw(self) -> Step:
-        """Read the sources: every split as two line-aligned files of text."""
+        """Read the sources: every split as line-aligned files of text, one for each side."""
         sources = {name: self._source(name) for name in self.recipe.needed()}
         scratch = temporary_path(self.folder / "unpacked")
         recipe, decisive = self.recipe.decisive(), ["pair", "splits", "held-out"]
@@ -168,22 +169,23 @@ class Preparation:
         return Step(
             "raw",
             tuple(
-                path
+                self.folder / self._published / f"{split}.{side}"
                 for split in self.recipe.subsets
-                for path in self._files(self._published, split)
+                for side in self.recipe.sides(split)
             ),
             tuple(sources.values()),
             function=partial(write_raw, self.recipe, sources, scratch, self.workers),
             settings=[recipe.get(key) for key in decisive],
         )
 
-    def _lowercase(self, split: str, language: str) -> Step:
-        return self._map("lower-case", lowercase, "cased", "raw", f"{split}.{language}")
+    def _lowercase(self, split: str, side: str) -> Step:
+        return self._map("lower-case", lowercase, "cased", "raw", f"{split}.{side}")
 
-    def _tokenise(self, split: str, language: str) -> Step:
+    def _tokenise(self, split: str, side: str) -> Step:
+        language = language_of_side(side)
         how = self._tokeniser(language), language
         function = partial(tokenise, *how)
-        file = f"{split}.{language}"
+        file = f"{split}.{side}"
         return self._map("tokenise", function, self._published, "tokenised", file, settings=how)
 
     def _segment(self, split: str, language: str) -> Step:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Dict, Mapping, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from msgspec import field
 
@@ -80,12 +80,18 @@ class PreparedData:
         return self.binarised / f"dict.{language}.txt"
 
     def raw(self, split: str, language: str) -> Path:
-        """The text of a split as it was published, to score against."""
+        """The text of a split as it was published."""
         return self.folder / "raw" / f"{split}.{language}"
 
-    def tokenised(self, split: str, language: str) -> Path:
-        """The tokens of a split, for tokenised BLEU."""
-        return self.folder / "tokenised" / f"{split}.{language}"
+    def references(self, split: str, language: str, stage: str = "raw") -> List[Path]:
+        """The references of a test set: to score against, or ``tokenised`` for tokenised BLEU.
+
+        The manifest says whether there are more than one.
+        """
+        first = f"{stage}/{split}.{language}"
+        known = records.read(self.manifest, dict) if self.manifest.is_file() else {}
+        more = (name for name in known.get("files", {}) if name.startswith(f"{first}."))
+        return [self.folder / name for name in (first, *more)]
 
     def read_manifest(self) -> DataManifest:
         """Read the manifest."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import unicodedata
+from contextlib import ExitStack
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -21,14 +22,14 @@ from capsnmt.forms import Words
 from capsnmt.lines import blank_lines, read_lines
 
 SEED = 1  # of the pairs that are held out
-SentencePairs = Iterator[Tuple[str, str]]
+Sentences = Iterator[Tuple[str, ...]]  # source, target, and further references
 Texts = Mapping[str, Mapping[str, Sequence[Text]]]  # file -> pattern -> its texts
 
 
 def write_raw(
     recipe: Recipe, sources: Mapping[str, Path], scratch: Path, workers: int, paths: Sequence[Path]
 ) -> None:
-    """Write source and target of each split to ``paths``, in the order of ``recipe.subsets``.
+    """Write the sides of each split to ``paths``, in the order of ``recipe.subsets``.
 
     The members of archives are copied to the folder ``scratch`` first, archives in parallel.
     """
@@ -41,7 +42,7 @@ def write_raw(
     try:
         texts = dict(zip(needed, map_jobs(_texts_of, jobs, workers)))
         pairs = {
-            split: read_pairs(pieces, recipe.languages, texts)
+            split: read_pairs(pieces, recipe.sides(split), texts)
             for split, pieces in recipe.splits.items()
         }
         training = partial(read_pairs, recipe.splits["train"], recipe.languages, texts)
@@ -49,8 +50,9 @@ def write_raw(
             pairs.update(_hold_out(recipe, training))
         if recipe.valid_every:
             pairs.update(_take_every(recipe, training, workers))
-        for split, source, target in zip(recipe.subsets, paths[::2], paths[1::2]):
-            _write(recipe, split, pairs[split], (source, target))
+        left = iter(paths)
+        for split in recipe.subsets:
+            _write(recipe, split, pairs[split], [*islice(left, len(recipe.sides(split)))])
     finally:
         remove(scratch)
 
@@ -65,38 +67,39 @@ def _texts_of(
     return copy_texts(source, patterns, folder)
 
 
-def read_pairs(pieces: Sequence[Piece], languages: Tuple[str, str], texts: Texts) -> SentencePairs:
-    """Yield the sentence pairs of the pieces of a split."""
+def read_pairs(pieces: Sequence[Piece], sides: Sequence[str], texts: Texts) -> Sentences:
+    """Yield the sentence pairs of the pieces of a split, with the further references of each."""
     for piece in pieces:
-        sources, targets = (texts[piece.source(side)][piece.pattern(side)] for side in languages)
-        if len(sources) != len(targets):
-            raise ConfigurationError(
-                f"{piece.file}: members {piece.members}: {len(sources)} are {languages[0]} but "
-                f"{len(targets)} are {languages[1]}; give the recipe's version"
-            )
-        for both in zip(sources, targets):
-            left, right = (
+        found = [texts[piece.source(side)][piece.pattern(side)] for side in sides]
+        for side, each in zip(sides, found):
+            if len(each) != len(found[0]):
+                raise ConfigurationError(
+                    f"{piece.file}: members {piece.members}: {len(found[0])} are {sides[0]} but "
+                    f"{len(each)} are {side}; give the recipe's version"
+                )
+        for row in zip(*found):
+            streams = [
                 read_text(text, piece.format, piece.columns.get(side, 1))
-                for text, side in zip(both, languages)
-            )
-            yield from aligned(left, right, (both[0].name, both[1].name))
+                for text, side in zip(row, sides)
+            ]
+            yield from aligned(streams, [text.name for text in row])
 
 
-def _hold_out(recipe: Recipe, training: Callable[[], SentencePairs]) -> Dict[str, SentencePairs]:
+def _hold_out(recipe: Recipe, training: Callable[[], Sentences]) -> Dict[str, Sentences]:
     """Draw the pairs that are held out from the training pairs without blank lines.
 
     **D**: no pair is drawn twice, and a training pair that is equal to one of them also goes: it is
     known to the model. Equal are sentences of the same words, in any case and Unicode form.
     """
 
-    def usable() -> SentencePairs:
+    def usable() -> Sentences:
         return (pair for pair in training() if all(map(str.strip, pair)))
 
     number, total = sum(1 for _ in usable()), sum(recipe.held_out.values())
     places = random.Random(SEED).sample(range(number), min(number, total))
     chosen, drawn = set(places), iter(places)
     waiting: List[int] = []
-    found: Dict[int, Tuple[str, str]] = {}
+    found: Dict[int, Tuple[str, ...]] = {}
     known: Set[Tuple[str, str]] = set()
     # In place of a repeated pair the next other one is taken; the last may need the text once more.
     for place, pair in enumerate(chain(usable(), usable())):
@@ -112,7 +115,7 @@ def _hold_out(recipe: Recipe, training: Callable[[], SentencePairs]) -> Dict[str
             f"{recipe.name}: {len(found):,} different pairs are too few to draw {total:,} from; "
             f"give more training pairs, or sets of your own"
         )
-    pairs: Dict[str, SentencePairs] = {
+    pairs: Dict[str, Sentences] = {
         split: iter([found[place] for place in sorted(islice(drawn, count))])
         for split, count in recipe.held_out.items()
     }
@@ -120,7 +123,7 @@ def _hold_out(recipe: Recipe, training: Callable[[], SentencePairs]) -> Dict[str
     return pairs
 
 
-def _key(pair: Tuple[str, str]) -> Tuple[str, str]:
+def _key(pair: Tuple[str, ...]) -> Tuple[str, str]:
     return _words(pair[0]), _words(pair[1])
 
 
@@ -129,43 +132,44 @@ def _words(sentence: str) -> str:
 
 
 def _take_every(
-    recipe: Recipe, training: Callable[[], SentencePairs], workers: int
-) -> Dict[str, SentencePairs]:
+    recipe: Recipe, training: Callable[[], Sentences], workers: int
+) -> Dict[str, Sentences]:
     """Take every n-th of the training pairs that cleaning keeps, as fairseq's scripts do."""
     chunks = ((chunk,) for chunk in _chunks(training()))
     kept = chain.from_iterable(map_chunks(partial(_kept, recipe), chunks, workers))
     places = [place for place, each in enumerate(kept) if each]
     taken = set(places[recipe.valid_every - 1 :: recipe.valid_every])
 
-    def pairs(of_valid: bool) -> SentencePairs:
+    def pairs(of_valid: bool) -> Sentences:
         return (each for place, each in enumerate(training()) if (place in taken) == of_valid)
 
     return {"train": pairs(False), "valid": pairs(True)}
 
 
-def _kept(recipe: Recipe, pairs: Sequence[Tuple[str, str]]) -> List[bool]:
+def _kept(recipe: Recipe, pairs: Sequence[Tuple[str, ...]]) -> List[bool]:
     """Return whether each pair is within the limits, as tokenised."""
     limits = recipe.cleaning
     source, target = (make_tokeniser(recipe.tokenisers[side], side) for side in recipe.languages)
     return [judge_tokens(limits, source(left), target(right)) == "kept" for left, right in pairs]
 
 
-def _chunks(pairs: SentencePairs) -> Iterator[List[Tuple[str, str]]]:
+def _chunks(pairs: Sentences) -> Iterator[List[Tuple[str, ...]]]:
     return iter(lambda: list(islice(pairs, LINES)), [])
 
 
-def _write(recipe: Recipe, split: str, pairs: SentencePairs, paths: Sequence[Path]) -> None:
+def _write(recipe: Recipe, split: str, pairs: Sentences, paths: Sequence[Path]) -> None:
     """Write a split; warn of blank lines and of another number of lines than the papers'."""
-    lines, names = 0, [f"{split}.{language}" for language in recipe.languages]
-    words = [Words(), Words()]
-    with paths[0].open("wb") as source, paths[1].open("wb") as target:
+    lines, names = 0, [f"{split}.{side}" for side in recipe.sides(split)]
+    words = [Words() for _ in names]
+    with ExitStack() as stack:
+        files = [stack.enter_context(path.open("wb")) for path in paths]
         for chunk in with_progress(_chunks(pairs), split):
             lines += len(chunk)
             for pair in chunk:
                 for side, sentence in zip(words, pair):
                     side.see(sentence)
-            source.write(chunk_of(left for left, _ in chunk))
-            target.write(chunk_of(right for _, right in chunk))
+            for file, sentences in zip(files, zip(*chunk)):
+                file.write(chunk_of(sentences))
     if not lines:
         raise ConfigurationError(
             f"{recipe.name}: {' and '.join(names)} are empty; give other files"

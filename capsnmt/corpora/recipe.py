@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from itertools import chain
+import re
+from itertools import product
 from pathlib import Path
-from typing import Annotated, Any, Dict, Iterator, List, Literal, Optional, Tuple, Union
+from typing import Annotated, Any, Dict, Iterator, List, Literal, Optional, Sequence, Tuple, Union
 
 from msgspec import Meta, field
 from msgspec.structs import replace
@@ -25,6 +26,7 @@ Pair = Annotated[str, Meta(pattern=r"^([a-z]{2,3})-(?!\1$)[a-z]{2,3}$")]
 Format = Annotated[str, Meta(pattern=f"^({'|'.join(FORMATS)})$")]
 Tokeniser = Annotated[str, Meta(pattern=f"^({'|'.join(TOKENISERS)})$")]
 NOT_TESTS = ("train", "valid")
+IN_COLUMNS = ("tsv", "wmt-xml")
 # where text comes from and what is said about it
 NOT_DECISIVE = ("files", "mirrors", "lines", "description")
 
@@ -61,9 +63,22 @@ class Piece(records.Record, frozen=True, kw_only=True, omit_defaults=True):
         return _of_language(self.members or self.file, language)
 
 
-def _of_language(names: Union[str, Dict[str, str]], language: str) -> str:
-    name = names if isinstance(names, str) else names[language]
-    return name.replace("{language}", language)
+def _of_language(names: Union[str, Dict[str, str]], side: str) -> str:
+    name = names if isinstance(names, str) else names[side]
+    return name.replace("{language}", language_of_side(side))
+
+
+def sides_of(pieces: Sequence[Piece], languages: Tuple[str, str]) -> Tuple[str, ...]:
+    """Return the sides of some pieces: the languages, and further references that they name."""
+    named = [names for each in pieces for names in (each.file, each.members, each.columns)]
+    sides = dict.fromkeys(side for names in named if isinstance(names, dict) for side in names)
+    more = (side for side in sides if re.fullmatch(rf"{languages[1]}\.[0-9]+", side))
+    return (*languages, *more)
+
+
+def language_of_side(side: str) -> str:
+    """Return the language of a side of a split: of ``de``, or of a further reference ``de.1``."""
+    return side.partition(".")[0]
 
 
 class Segmentation(records.Record, frozen=True, kw_only=True):
@@ -125,6 +140,10 @@ class Recipe(records.Record, frozen=True, kw_only=True, rename="kebab", omit_def
         names = ["test", *(f"test{number}" for number in range(1, len(self.test_sets)))]
         return {"train": "train", "valid": "valid", **dict(zip(self.test_sets, names))}
 
+    def sides(self, split: str) -> Tuple[str, ...]:
+        """Return source, target, and a test set's further references: ``de.1``, ``de.2``, ..."""
+        return sides_of(self.splits.get(split, ()), self.languages)
+
     def decisive(self) -> Dict[str, Any]:
         """Return what decides what is made of the sources: what makes it another recipe."""
         content = records.plain(self)
@@ -133,10 +152,9 @@ class Recipe(records.Record, frozen=True, kw_only=True, rename="kebab", omit_def
     def needed(self) -> Dict[str, List[str]]:
         """Return the files that the splits need -> the patterns of the members of each."""
         needed: Dict[str, List[str]] = {self.codes: [self.codes]} if self.codes else {}
-        for piece in chain(*self.splits.values()):
-            for language in self.languages:
-                patterns = needed.setdefault(piece.source(language), [])
-                patterns.append(piece.pattern(language))
+        for split, pieces in self.splits.items():
+            for piece, side in product(pieces, self.sides(split)):
+                needed.setdefault(piece.source(side), []).append(piece.pattern(side))
         return {name: list(dict.fromkeys(patterns)) for name, patterns in needed.items()}
 
     def training_corpora(self) -> List[str]:
@@ -189,17 +207,23 @@ def _problems(recipe: Recipe) -> Iterator[str]:
         yield f"{split} has more than one of splits, held-out and valid-every; keep one"
     if recipe.held_out and taken:
         yield "held-out and valid-every both take from the training pairs; keep one"
-    of_languages: Dict[str, object] = {"tokenisers": recipe.tokenisers}
+    of_sides: Dict[str, Tuple[object, Sequence[str]]] = {
+        "tokenisers": (recipe.tokenisers, recipe.languages)
+    }
     for split, pieces in recipe.splits.items():
+        sides = recipe.sides(split)
+        if len(sides) > 2 and split in NOT_TESTS:
+            yield f"splits.{split} has {sides[2]}, and only test sets have references; remove it"
         for number, piece in enumerate(pieces):
             where = f"splits.{split}.{number}"
-            of_languages.update({f"{where}.file": piece.file, f"{where}.members": piece.members})
-            if piece.format == "tsv":
-                of_languages[f"{where}.columns"] = piece.columns
-    for key, value in of_languages.items():
-        for language in recipe.languages:
-            if isinstance(value, dict) and language not in value:
-                yield f"{key} has none for {language}; add it"
+            of_sides[f"{where}.file"] = piece.file, sides
+            of_sides[f"{where}.members"] = piece.members, sides
+            if piece.format in IN_COLUMNS:
+                of_sides[f"{where}.columns"] = piece.columns, sides
+    for key, (value, needed) in of_sides.items():
+        for side in needed:
+            if isinstance(value, dict) and side not in value:
+                yield f"{key} has none for {side}; add it"
     if recipe.codes and (recipe.segmentation.method, recipe.segmentation.joint) != ("bpe", True):
         yield "codes is one file of bpe for both languages; correct segmentation, or remove codes"
     for language in recipe.tokenised_by:

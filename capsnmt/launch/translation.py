@@ -91,8 +91,8 @@ def generate(run: Run, test_set: str) -> Step:
 def score(run: Run, test_set: str) -> Step:
     """The metrics of one test set, with the significance against the baseline's output."""
     baseline, target = run.config.baseline, run.settings.languages[1]
-    output, reference = run.folder.generated(test_set), run.data.raw(test_set, target)
-    inputs = [output, reference]
+    output, references = run.folder.generated(test_set), run.data.references(test_set, target)
+    inputs = [output, *references]
     against: List[str] = []
     settings = records.plain(run.settings.score or {})
     if baseline:
@@ -101,11 +101,12 @@ def score(run: Run, test_set: str) -> Step:
     else:
         settings = {key: value for key, value in settings.items() if key not in SIGNIFICANCE}
     if settings.pop("tokenized", False):
-        against += ["--tokenized-reference", str(run.data.tokenised(test_set, target))]
+        for tokens in run.data.references(test_set, target, "tokenised"):
+            against += ["--tokenized-reference", str(tokens)]
     arguments = (
         f"{run.config.row}={output}",
         *against,
-        *("--reference", str(reference)),
+        *(word for reference in references for word in ("--reference", str(reference))),
         *flags.argv(settings),
         *("--target-lang", target),
         *("--json", str(run.folder.scored(test_set))),
@@ -148,12 +149,12 @@ def check_data(run: Run) -> List[Path]:
                 f"data.test-sets.{test_set} is {subset}, but {subsets[test_set]} in "
                 f"{run.data.manifest}; set that"
             )
-        reference = run.data.raw(test_set, run.settings.languages[1])
-        if not reference.is_file():
-            raise ConfigurationError(
-                f"data.test-sets.{test_set} is not in the data (no {reference}); choose from "
-                f"{', '.join(subsets) or 'no test sets'}"
-            )
+        for reference in run.data.references(test_set, run.settings.languages[1]):
+            if not reference.is_file():
+                raise ConfigurationError(
+                    f"data.test-sets.{test_set} is not in the data (no {reference}); choose from "
+                    f"{', '.join(subsets) or 'no test sets'}"
+                )
         _check_lengths(run, f"data.test-sets.{test_set}", str(subset))
     if not run.settings.train.get("disable-validation"):
         _check_lengths(run, VALID, VALID)
