@@ -111,8 +111,8 @@ def check_plain(first_line: str, name: str) -> None:
     if MARKUP.match(first_line):
         raise ConfigurationError(
             f"{name}: begins with {shown(first_line[:40])}, so it is markup and no text; name it "
-            f".sgm or .xml if it is a test set of <seg> elements, or give one sentence a line (of "
-            f"TMX, a file of each language)"
+            f".sgm or .xml if it is a test set of <seg> elements, or give a file of each language, "
+            f"one sentence a line"
         )
 
 

@@ -32,8 +32,8 @@ def read_segments(text: Iterable[str], name: str) -> Iterator[str]:
         sides.update(map(str.lower, SIDE.findall(SEGMENT.sub("", line))))
         if len(sides) > 1 or "tmx" in sides:
             raise ConfigurationError(
-                f"{name}: has {' and '.join(sorted(sides))}, several texts; give a file of one, as "
-                f"one sentence a line"
+                f"{name}: has {' and '.join(sorted(sides))}, several texts; give each in a "
+                f"file of its own, one sentence a line"
             )
         pending = f"{pending} {line}" if pending else line
         end = 0
