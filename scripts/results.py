@@ -116,10 +116,11 @@ def keep(place: RunFolder, folder: Path) -> None:
     for path in (place.training, place.train_log):
         shutil.copyfile(path, folder / path.name)
     data = PreparedData(run.data)
-    write_differences(folder, {x: data.raw(x, language) for x in run.settings.data.test_sets})
+    tests = run.settings.data.test_sets
+    write_differences(folder, {test: data.references(test, language) for test in tests})
 
 
-def write_differences(folder: Path, references: Dict[str, Path]) -> None:
+def write_differences(folder: Path, references: Dict[str, List[Path]]) -> None:
     """Score a kept run against the kept baseline of its seed, where there is one.
 
     The record is that of ``capsnmt-evaluate --input plain ROW --baseline BASELINE``.
@@ -131,11 +132,11 @@ def write_differences(folder: Path, references: Dict[str, Path]) -> None:
     words = ["--baseline", "baseline", "--input", "plain", "--detokenize"]
     words.append(text_format("generate", score.remove_bpe, score.detokenize).detokenize)
     found = {}
-    for test_set, reference in references.items():
-        systems = (
-            f"{each.parent.name}={each / test_set}{reference.suffix}" for each in (baseline, folder)
-        )
-        target = ["--reference", str(reference), "--target-lang", reference.suffix[1:]]
+    for test_set, paths in references.items():
+        language = paths[0].suffix
+        systems = (f"{each.parent.name}={each / test_set}{language}" for each in (baseline, folder))
+        target = [word for path in paths for word in ("--reference", str(path))]
+        target += ["--target-lang", language[1:]]
         settings, _ = parse_arguments([*systems, *words, *target])
         found[test_set] = records.plain(evaluate(settings))
     records.write(folder / DIFFERENCES, without_folders(found))

@@ -69,7 +69,9 @@ def _differing(runs: Sequence[FinishedRun]) -> Iterator[str]:
             if len(_signatures(runs, test_set, key)) > 1:
                 yield f"signatures of {name} on {test_set}"
         # by name: the data of runs that were launched elsewhere lie in other folders
-        if len({Path(run.scores[test_set].reference).name for run in runs}) > 1:
+        scored = [run.scores[test_set] for run in runs]
+        texts = [each.references or [each.reference] for each in scored]
+        if len({tuple(Path(name).name for name in names) for names in texts}) > 1:
             yield f"references of {test_set}"
     if any(run.training.vocabulary != runs[0].training.vocabulary for run in runs):
         yield "dictionaries"
@@ -87,6 +89,8 @@ def _test_set(
     metrics = common_metrics(outputs)
     kinds = [kind for kind in COMPARABLE if all(kind in output.scores for output in outputs)]
     shown = {**metrics, **dict(zip(kinds, kinds))}
+    evaluation = rows[0].runs[0].scores[name]
+    several = f", {len(evaluation.references)} references" if evaluation.references else ""
     unit, counts = source_lengths(rows, name) or ("", {})
     found = {row.name: row.by_length(name) for row in rows}
     lengths = tables.by_category(found, [*counts])
@@ -99,7 +103,7 @@ def _test_set(
         )
     return {
         "name": name,
-        "segments": f"{rows[0].runs[0].scores[name].segments:,}",
+        "segments": f"{evaluation.segments:,} sentences{several}",
         "scores": tables.scores(runs, name, shown),
         "signatures": [
             (label, COMPARABLE.get(key), map(code, _signatures(runs.values(), name, key)))
@@ -146,22 +150,23 @@ def _samples(rows: Sequence[TrainedRow], test_set: str, count: int) -> Iterator[
     """
     firsts = {row.name: row.runs[0] for row in rows}
     languages, data = rows[0].runs[0].settings.languages, PreparedData(rows[0].runs[0].data)
-    raw = [str(data.raw(test_set, language)) for language in languages]
+    paths = [data.raw(test_set, languages[0]), *data.references(test_set, languages[1])]
+    raw = [*map(str, paths)]
     if not all(map(os.path.isfile, raw)):
         raise ConfigurationError(
             f"{raw[0]}: the raw text is not there, of which samples are shown; restore it, or give "
             f"--samples 0"
         )
-    source, reference = (read_lines(path) for path in raw)
+    source, *references = map(read_lines, raw)
     outputs = {name: _read_translations(run, test_set) for name, run in firsts.items()}
     for output in outputs.values():
-        check_count(output.label, output.hypotheses, raw[1], reference)
-    numbers = random.Random(SEED).sample(range(len(reference)), min(count, len(reference)))
+        check_count(output.label, output.hypotheses, raw[1], references[0])
+    numbers = random.Random(SEED).sample(range(len(source)), min(count, len(source)))
     for number in sorted(numbers):
         yield Table(
             [f"{number}, source ({languages[0]})", source[number]],
             [
-                [f"reference ({languages[1]})", reference[number]],
+                *([f"reference ({languages[1]})", each[number]] for each in references),
                 *(
                     [name, each.hypotheses[number] or Markdown("*(empty)*")]
                     for name, each in outputs.items()

@@ -16,6 +16,7 @@ from capsnmt.corpora.prepared import PreparedData
 from tests.commands import is_refusal
 from tests.corpora.conftest import text, tree
 from tests.corpora.miniatures import lines, write_own
+from tests.evaluation.outputs import sgm, wmt_xml, write_lines
 from tests.real_data import real_data
 
 
@@ -160,6 +161,68 @@ def test_test_sets_in_elements_are_read_as_they_are_published(files, run):
         words = ["--train", "a.en", "a.de", "--test", name, other, "--output", "refused"]
         status, printed = run(*words)
         is_refusal(status, printed.splitlines(keepends=True)[-1], "give")
+    assert not Path("refused").exists()
+
+
+def test_a_test_set_has_all_its_references_however_they_are_given(files, run):
+    """Several files, or markup that has several; each is prepared, recorded and lower-cased."""
+    sentences = {side: Path(f"v.{side}").read_text("utf-8").splitlines() for side in ("en", "de")}
+    sources, first = sentences["en"], sentences["de"]
+    second = [f"Anders: {line}" for line in first]
+    write_lines(Path("r1.de"), second)
+    Path("v.xml").write_text(wmt_xml(first, second, source=sources), "utf-8")
+    Path("one.xml").write_text(wmt_xml(first, source=sources), "utf-8")
+    Path("v.en.sgm").write_text(sgm(sources, key="refid"), "utf-8")
+    Path("v.de.sgm").write_text(sgm(first, second, key="refid"), "utf-8")
+    Path("src.txt").write_bytes(Path("v.en").read_bytes())
+    Path("ref0.txt").write_bytes(Path("v.de").read_bytes())
+    Path("ref1.txt").write_bytes(Path("r1.de").read_bytes())
+    words = "--train a.en a.de --lowercase --valid one.xml"
+    given = ("v.en v.de r1.de", "v.xml", "v.en.sgm v.de.sgm", "src.txt ref0.txt ref1.txt")
+    for name, test in zip("wxyz", given):
+        words += f" --test {name}={test}"
+    status, printed = run(*words.split(), *SMALL)
+    assert status == 0, printed
+    data = PreparedData(Path("out"))
+    for name in "wxyz":
+        paths = data.references(name, "de")
+        assert [text(path) for path in paths] == [
+            [line.lower() for line in lines] for lines in (first, second)
+        ]
+        assert text(data.raw(name, "en")) == [line.lower() for line in sources]
+        assert [len(text(path)) for path in data.references(name, "de", "tokenised")] == [6, 6]
+    assert data.references("valid", "de") == [data.raw("valid", "de")]
+    assert text(data.raw("valid", "de")) == text(data.raw("x", "de"))
+    recorded = {Path(path).name for path in data.read_manifest().sources}
+    assert {"r1.de", "v.xml", "ref1.txt", "v.de.sgm"} < recorded
+    # another text of a reference is another test set
+    write_lines(Path("r1.de"), first)
+    status, printed = run(*words.split(), *SMALL)
+    is_refusal(status, printed.splitlines(keepends=True)[-1], "the content of ", "r1.de")
+
+
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        ("--valid v.en v.de b.de", ["1 of 3 files end in .en and 2 in .de; give"]),
+        ("--test v.en b.en v.de", ["2 of 3 files", "give", "one source and its references"]),
+        ("--test v.en v.de b.de", ["v.en has 6 lines", "b.de has 30; ", "give"]),
+        ("--valid v.xml", ["--valid v.xml: 2 references", "--test", "give files of one text"]),
+        ("--test v.xml v.xml", ["v.xml has both a source and references; give it alone"]),
+        ("--test refs.sgm", ["refs.sgm has not both a source and references; give the files"]),
+        ("--test v.tmx v.tmx", ["v.tmx: begins with", "give a file of each language, one sent"]),
+        ("--test tmx.xml", ["tmx.xml: has tmx, several texts; give each in a file of its own"]),
+    ],
+)
+def test_references_that_are_none_or_of_no_test_set_are_refused(files, run, words, parts):
+    segments = Path("v.de").read_text("utf-8").splitlines()
+    Path("v.xml").write_text(wmt_xml(segments, segments, source=segments), "utf-8")
+    Path("refs.sgm").write_text(sgm(segments, segments, key="sysid"), "utf-8")
+    unit = "<tu><tuv><seg>a</seg></tuv><tuv><seg>b</seg></tuv></tu>"
+    for name in ("v.tmx", "tmx.xml"):
+        Path(name).write_text(f"<?xml version='1.0'?>\n<tmx>\n{unit}\n</tmx>\n", "utf-8")
+    status, printed = run("--train", "a.en", "a.de", *words.split(), "--output", "refused")
+    is_refusal(status, printed.splitlines(keepends=True)[-1], *parts)
     assert not Path("refused").exists()
 
 

@@ -9,12 +9,13 @@ import re
 import pytest
 from msgspec.structs import fields
 
+from capsnmt.corpora.prepared import PreparedData
 from capsnmt.corpora.recipe import Cleaning, Piece, Recipe, Segmentation, Source, load_recipe
 from capsnmt.corpora.sources import has_checksum
 from capsnmt.corpora.text import make_tokeniser
 from capsnmt.evaluation.text import moses_detokenizer
 from capsnmt.files import bundled_names
-from tests.corpora.conftest import recipe_of, write_recipe
+from tests.corpora.conftest import recipe_of, text, write_recipe
 from tests.real_data import real_data
 from tests.support import REPO
 
@@ -57,6 +58,32 @@ def test_the_documented_recipe_is_complete_and_every_key_is_documented(tmp_path)
             assert f"`{field.encode_name}`" in page, field.encode_name
 
 
+def test_a_test_set_of_a_recipe_has_its_references(corpus, run, tmp_path, no_fairseq):
+    """Further files, columns or texts of the target; of the other direction they are none."""
+    recipe = recipe_of(corpus)
+    pairs = [*zip(*(text(corpus / f"test.{side}") for side in ("en", "de")))]
+    table = "".join(f"{left}\t{right}\t{right} So!\n" for left, right in pairs)
+    (corpus / "test.tsv").write_text(table, "utf-8")
+    (corpus / "more.de").write_text("".join(f"{right} So!\n" for _, right in pairs), "utf-8")
+    columns = {"en": 1, "de": 2, "de.1": 3}
+    recipe["files"].update({"test.tsv": {}, "more.de": {}})
+    recipe["splits"].update(
+        files=[{"file": {"en": "test.en", "de": "test.de", "de.1": "more.de"}}],
+        table=[{"file": "test.tsv", "format": "tsv", "columns": columns}],
+    )
+    path = write_recipe(tmp_path / "several.yaml", recipe)
+    for pair in ("en-de", "de-en"):
+        words = (path, "--pair", pair, "--local", corpus, "--output", tmp_path / pair)
+        status, printed = run(*words)
+        assert status == 0, printed
+        data, target = PreparedData(tmp_path / pair), pair[3:]
+        assert len(data.references("test", target)) == 1
+        for name in ("files", "table"):
+            found = [text(each) for each in data.references(name, target)]
+            assert found[0] == text(corpus / f"test.{target}")
+            assert found[1:] == ([text(corpus / "more.de")] if target == "de" else [])
+
+
 def _set(**values):
     return lambda recipe: recipe.update(values)
 
@@ -90,6 +117,15 @@ def _drawn_twice(recipe):
         (_piece(file="train.en", format="xml"), "splits.test2.0.format is 'xml'; give"),
         (_piece(file="train.en", format="tsv"), "splits.test2.0.columns has none for en"),
         (_piece(file="train.en", members={"en": "x"}), "splits.test2.0.members has none for de"),
+        (_piece(file="train.en", format="wmt-xml"), "splits.test2.0.columns has none for en"),
+        (
+            _piece(file=dict.fromkeys(("en", "de", "de.1"), "train.en"), members={"en": "x"}),
+            "splits.test2.0.members has none for de",
+        ),
+        (
+            lambda r: r["splits"]["train"][0].update(members={"de.1": "x"}),
+            "splits.train has de.1, and only test sets have references; remove it",
+        ),
         (lambda r: r["files"].update({"../x.en": {}}), "files: the key is '../x.en'"),
         (lambda r: r["files"].update(x={"checksum": "1f"}), "files.x.checksum is '1f'; give"),
         (lambda r: r["files"].update(x={"urls": [["ftp://h/x"]]}), "'ftp://h/x'; give text"),

@@ -1,7 +1,8 @@
-"""Outputs of fairseq-generate: good, half wrong, damaged."""
+"""Outputs of fairseq-generate: good, half wrong, damaged; and test sets in markup."""
 
 from __future__ import annotations
 
+import html
 from pathlib import Path
 from typing import Dict, Iterable, List, Optional, Sequence
 
@@ -58,3 +59,36 @@ def write_outputs(folder: Path) -> Dict[str, str]:
     (folder / "latin1").write_bytes("schön\n".encode("latin-1"))
     (folder / "empty").touch()
     return {**paths, "latin1": str(folder / "latin1"), "empty": str(folder / "empty")}
+
+
+def element(name: str, lines: List[str], **attributes: str) -> str:
+    """A document or a side of one, with its segments."""
+    given = "".join(f' {key}="{value}"' for key, value in attributes.items())
+    segments = "\n".join(f'<seg id="{n}">{html.escape(line)}</seg>' for n, line in enumerate(lines))
+    return f"<{name}{given}>\n<p>\n{segments}\n</p>\n</{name}>"
+
+
+def sgm(*texts: List[str], key: str) -> str:
+    """References of two documents: sets with a ``refid``, or documents with a ``sysid``."""
+    parts = [
+        "".join(element("doc", part, docid="d", sysid=f"ref{number}" if key == "sysid" else "r")
+                for part in (text[:5], text[5:]))
+        for number, text in enumerate(texts)
+    ]  # fmt: skip
+    if key == "sysid":
+        return f'<refset setid="x">{"".join(parts)}</refset>'
+    return "".join(f'<refset refid="{n}">{part}</refset>' for n, part in enumerate(parts))
+
+
+def wmt_xml(*texts: List[str], documents: int = 2, source: Sequence[str] = ()) -> str:
+    """A source, references by A, B, ..., and a system's output of each of two documents."""
+    content, sources = "", [*source] or ["quelle"] * len(texts[0])
+    for at, part in enumerate((slice(5), slice(5, None))):
+        named = enumerate(texts if at < documents else texts[:1])
+        content += f"<doc id='{at}'>" + element("src", sources[part], lang="xx")
+        content += "".join(
+            element("ref", text[part], lang="en", translator=chr(65 + number))
+            for number, text in named
+        )
+        content += element("hyp", ["output"] * 5, system="s") + "</doc>"
+    return f"<?xml version='1.0' encoding='utf-8'?>\n<dataset id='x'>\n{content}\n</dataset>"

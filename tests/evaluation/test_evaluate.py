@@ -184,8 +184,11 @@ def test_the_report_of_compare_mt_is_seeded_and_shows_text_as_it_is(
     arguments = [f"one={files['sys1']}", f"<two>={files['sys2']}", "--input", "plain"]
     arguments += ["--reference", str(files["reference"]), "--samples", "10", "--seed", "7"]
     arguments += ["--tokenized-reference", str(files["reference"]), "--compare-mt", str(folder)]
+    arguments += ["--tokenized-reference", str(files["sys2"])]
     assert main(arguments) == 0
-    assert f"{folder}/index.html" in capsys.readouterr().out
+    printed = capsys.readouterr()
+    assert f"{folder}/index.html" in printed.out
+    assert "compare-mt's report is of the first reference; it takes one\n" in printed.err
     text, page = (folder / "report.txt").read_text("utf-8"), (folder / "index.html").read_text()
     assert text.startswith("compare-mt reference system-0 system-1")
     assert "score_type=bleu,bootstrap=10 " in text

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import gzip
-import html
 import json
 import unicodedata
 from pathlib import Path
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, Tuple
 
 import pytest
 
 from tests.commands import command, is_refusal
 from tests.evaluation.conftest import outputs, scores
-from tests.evaluation.outputs import REFERENCE, TOKENS, generated, write_lines
+from tests.evaluation.outputs import (
+    REFERENCE,
+    TOKENS,
+    element,
+    generated,
+    sgm,
+    wmt_xml,
+    write_lines,
+)
 
 pytestmark = pytest.mark.system
 
@@ -164,39 +171,6 @@ def test_every_reference_counts_and_all_of_them_are_recorded(
         is_refusal(done.returncode, done.stderr, f"{few} has 11 segments", "has 12; give")
 
 
-def element(name: str, lines: List[str], **attributes: str) -> str:
-    """A document or a side of one, with its segments."""
-    given = "".join(f' {key}="{value}"' for key, value in attributes.items())
-    segments = "\n".join(f'<seg id="{n}">{html.escape(line)}</seg>' for n, line in enumerate(lines))
-    return f"<{name}{given}>\n<p>\n{segments}\n</p>\n</{name}>"
-
-
-def sgm(*texts: List[str], key: str) -> str:
-    """References of two documents: sets with a ``refid``, or documents with a ``sysid``."""
-    parts = [
-        "".join(element("doc", part, docid="d", sysid=f"ref{number}" if key == "sysid" else "r")
-                for part in (text[:5], text[5:]))
-        for number, text in enumerate(texts)
-    ]  # fmt: skip
-    if key == "sysid":
-        return f'<refset setid="x">{"".join(parts)}</refset>'
-    return "".join(f'<refset refid="{n}">{part}</refset>' for n, part in enumerate(parts))
-
-
-def wmt_xml(*texts: List[str], documents: int = 2) -> str:
-    """A source, references by A, B, ..., and a system's output of each of two documents."""
-    content = ""
-    for at, part in enumerate((slice(5), slice(5, None))):
-        named = enumerate(texts if at < documents else texts[:1])
-        content += f"<doc id='{at}'>" + element("src", ["quelle"] * 5, lang="xx")
-        content += "".join(
-            element("ref", text[part], lang="en", translator=chr(65 + number))
-            for number, text in named
-        )
-        content += element("hyp", ["output"] * 5, system="s") + "</doc>"
-    return f"<?xml version='1.0' encoding='utf-8'?>\n<dataset id='x'>\n{content}\n</dataset>"
-
-
 def test_references_in_markup_are_read_with_all_of_their_translators(
     files: Dict[str, str], tmp_path: Path
 ) -> None:
@@ -236,6 +210,7 @@ def test_references_in_markup_are_read_with_all_of_their_translators(
         ("part.xml", wmt_xml(REFERENCE, REFERENCE, documents=1), "(B) has 5 segments"),
         ("cut.sgm", sgm(REFERENCE, key="refid")[:-50], "does not end; give a complete file"),
         ("source.xml", element("src", REFERENCE), "no <seg> element of a reference; give"),
+        ("memory.xml", f"<tmx>\n{element('tuv', REFERENCE)}</tmx>", "has tmx, several texts; give"),
         ("lines.sgm", "a house\n", "no <seg> element of a reference; give"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Callable, List
@@ -85,6 +86,54 @@ def test_seeds_of_other_references_have_no_mean(binarised: Binarise, tmp_path: P
     # scored again, they have one
     assert main([*line, "--seeds", "1,2"]) == 0
     succeed("capsnmt.report", tmp_path / "runs" / "row", *page)
+
+
+def test_all_references_of_a_test_set_are_scored_recorded_and_compared(
+    binarised: Binarise, tmp_path: Path
+) -> None:
+    data = binarised(tmp_path / "data", list)
+    shutil.copytree(data / "raw", data / "tokenised")
+    manifest = json.loads((data / "manifest.json").read_text("utf-8"))
+    files = {}
+    for folder in ("raw", "tokenised"):
+        lines = (data / folder / "news.de").read_text("utf-8").splitlines()
+        other = "".join(f"{line}\n" for line in reversed(lines))
+        (data / folder / "news.de.1").write_text(other, "utf-8")
+        for name in ("news.de", "news.de.1"):
+            files[f"{folder}/{name}"] = {"sha256": "0", "lines": len(lines), "tokens": 1}
+    line = [*arguments(data, tmp_path), "--set", "score.tokenized=true"]
+    records = []
+    for seed, named in (("1", files), ("2", {})):
+        (data / "manifest.json").write_text(json.dumps({**manifest, "files": named}), "utf-8")
+        assert main([*line, "--seeds", seed]) == 0
+        folder = tmp_path / "runs" / "row" / f"seed-{seed}"
+        records.append(json.loads((folder / "scores.json").read_text("utf-8"))["news"])
+        scores = records[-1]["systems"][0]["outputs"][0]["scores"]
+        count = f"nrefs:{1 + bool(named)}|"
+        assert {each["signature"][: len(count)] for each in scores.values()} == {count}
+        assert {"bleu", "multi-bleu"} < {*scores}
+    names = [str(data / "raw" / name) for name in ("news.de", "news.de.1")]
+    assert [each.get("references") for each in records] == [names, None]
+    assert records[0]["checksums"]["reference"] != records[1]["checksums"]["reference"]
+    page = ["--output", tmp_path / "page"]
+    done = command("capsnmt.report", tmp_path / "runs" / "row", *page)
+    is_refusal(done.returncode, done.stderr, "the reference of news", "report them separately")
+    # the same translations are scored by what there is now
+    (data / "manifest.json").write_text(json.dumps({**manifest, "files": files}), "utf-8")
+    printed = succeed(RUN, *line, "--seeds", "1,2")
+    assert printed.count("score news: complete") == 1
+    assert printed.count("generate news: complete") == 2
+    summary = json.loads((tmp_path / "runs" / "row" / "summary.json").read_text("utf-8"))
+    assert summary["seeds"] == [1, 2]
+    assert summary["scores"]["news"]["bleu"]["signature"].startswith("nrefs:2|")
+    succeed("capsnmt.report", tmp_path / "runs" / "row", *page)
+    written = (tmp_path / "page" / "report.md").read_text("utf-8")
+    assert "sentences, 2 references" in written
+    assert "| reference (de) |" in written
+    # one that was lost is named
+    (data / "raw" / "news.de.1").unlink()
+    done = command(RUN, *line, "--seeds", "3")
+    is_refusal(done.returncode, done.stderr, "data.test-sets.news is not in the data", "news.de.1")
 
 
 def test_each_part_of_a_training_says_what_it_ran_on(binarised: Binarise, tmp_path: Path) -> None:

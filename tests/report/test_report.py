@@ -122,6 +122,9 @@ CHANGES: Dict[str, Callable[[Path], Any]] = {
     "**Not comparable:** the systems have different references of test.": (
         lambda output: change_scores(output, lambda found: found.update(reference="x"))
     ),
+    "different references of test.": (
+        lambda output: change_scores(output, lambda found: found.update(references=["x", "y"]))
+    ),
     "**Not comparable:** the systems have different dictionaries.": lambda output: edit(
         output / RUN / "training.json", lambda training: training["vocabulary"].update(x="1")
     ),
