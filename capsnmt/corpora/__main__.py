@@ -74,7 +74,8 @@ def build_parser() -> OneLineParser:
         action="append",
         default=[],
         metavar="[NAME=]FILE",
-        help="test pairs (default: drawn from --train); several sets are repeated with names",
+        help="test pairs (default: drawn from --train), or one source and its references; several "
+        "sets are repeated with names",
     )
     own.add_argument(
         "--vocabulary",
