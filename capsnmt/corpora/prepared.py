@@ -90,7 +90,8 @@ class PreparedData:
         """
         first = f"{stage}/{split}.{language}"
         known = records.read(self.manifest, dict) if self.manifest.is_file() else {}
-        more = (name for name in known.get("files", {}) if name.startswith(f"{first}."))
+        files = records.build(known.get("files", {}), Dict[str, Any], f"{self.manifest}, files")
+        more = (name for name in files if name.startswith(f"{first}."))
         return [self.folder / name for name in (first, *more)]
 
     def read_manifest(self) -> DataManifest:
