@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
 from capsnmt import records
-from capsnmt.evaluation.scores import MULTI_BLEU, spread
+from capsnmt.evaluation.scores import MULTI_BLEU, Comparison, spread
+from capsnmt.evaluation.significance import corrected_together
 from capsnmt.pages.page import Markdown, Table
 from capsnmt.pages.plots import COLOURS, INK, figure_of
-from capsnmt.report.tables import difference_cell, interval
-from capsnmt.runs.finished import SCORES, FinishedRun
-from scripts.results import DIFFERENCES
+from capsnmt.report.tables import difference_cell, interval_cell, p_cell
+from capsnmt.runs.finished import FinishedRun
+from scripts.results import COMPARISONS
 
 REPO = Path(__file__).parents[1]
 DOCS = REPO / "docs"
@@ -64,11 +65,7 @@ def kept_rows() -> Dict[str, List[FinishedRun]]:
 
 
 def finished() -> str:
-    """Return the table of the finished trainings, and the mean of each row with several seeds.
-
-    A difference to the baseline of the same seed is in sacreBLEU, with p of its paired bootstrap;
-    a difference of means has Welch's 95% interval.
-    """
+    """Return the table of the finished trainings, and the mean of each row with several seeds."""
     rows, lines = kept_rows(), []
     for row, runs in rows.items():
         of_row = []
@@ -84,18 +81,16 @@ def finished() -> str:
                     f"{updates:,} of {most:,} ({len(run.curve.valid)} epochs)",
                     known["ended-by"],
                     *(f"{score:.2f}" for score in scores),
-                    *compared(run),
                     re.findall(r"commit (\w{8})", run.training.versions["capsnmt"])[0],
                 ]
             )
         if len(runs) > 1:
             cells = [mean_of(scores) for scores in zip(*of_row)]
             seeds = ", ".join(str(run.seed) for run in runs)
-            cells += apart(runs, rows["baseline"]) if row != "baseline" else ["", ""]
             lines.append([Markdown(f"`{row}`"), seeds, "", "", *cells, ""])
     header = ["row", "seed", "updates", "ended by"]
     header += [f"tokenised BLEU {x}" for x in TEST_SETS]
-    header += [f"Δ BLEU {x}" for x in TEST_SETS] + ["commit"]
+    header.append("commit")
     return f"{Table([*map(Markdown, header)], lines, numeric=4)}\n"
 
 
@@ -139,28 +134,38 @@ def lowest_loss(run: FinishedRun, updates: float = math.inf) -> float:
     return min(loss for update, loss in run.curve.valid.items() if update <= updates)
 
 
-def compared(run: FinishedRun) -> Iterator[str]:
-    """Yield the difference to the baseline of the same seed, with its p, on each test set."""
-    path = run.folder.path / DIFFERENCES
-    found = records.read(path, SCORES) if path.exists() else {}
-    for test_set in TEST_SETS:
-        if test_set not in found:
-            yield ""
-            continue
-        bleu = found[test_set].system(run.row).outputs[0].scores["bleu"]
-        p = "" if bleu.p_value is None else f" (p\u00a0{bleu.p_value:.3f})"
-        yield f"{difference_cell(bleu.delta)}{p}"
+def kept_comparisons() -> Dict[str, List[Comparison]]:
+    """Return the comparisons of the kept rows, by test set, and of the mean over the sets."""
+    path = REPO / "results" / "multi30k_lowercase" / COMPARISONS
+    return records.read(path, Dict[str, List[Comparison]])
 
 
-def apart(runs: List[FinishedRun], baseline: List[FinishedRun]) -> Iterator[str]:
-    """Yield the difference of the mean over seeds to that of the baseline, on each test set."""
-    for test_set in TEST_SETS:
-        ours, theirs = (
-            spread([run.output(test_set).scores["bleu"].score for run in each])
-            for each in (runs, baseline)
-        )
-        ends = " to ".join(map(difference_cell, interval(ours, theirs) or ()))
-        yield difference_cell(ours.mean - theirs.mean) + (f" ({ends})" if ends else "")
+def differences_to_baseline() -> str:
+    """Return the table of all rows against the baseline, in BLEU and chrF.
+
+    Marks are by Holm's correction over all tests of the table in BLEU, and over all in chrF.
+    """
+    found = kept_comparisons()
+    cells: Dict[str, Dict[str, List[str]]] = {}
+    for metric in ("bleu", "chrf"):
+        for test, rows in corrected_together(found, metric).items():
+            for row, one in rows.items():
+                cells.setdefault(row, {}).setdefault(test, []).extend(
+                    [
+                        f"{difference_cell(one.delta)}{one.mark}",
+                        interval_cell(one.interval),
+                        p_cell(one.p_value),
+                        *([p_cell(one.corrected_p_value)] if metric == "bleu" else []),
+                    ]
+                )
+    seeds = {each.system: each.seeds[0] for of_set in found.values() for each in of_set}
+    lines = [
+        [Markdown(f"`{row}`"), str(seeds[row]), test, *of_row[test]]
+        for row, of_row in sorted(cells.items())
+        for test in found
+    ]
+    header = ["row", "seeds", "test set", "Δ BLEU", "95%", "p", "p, Holm", "Δ chrF2", "95%", "p"]
+    return f"{Table([*map(Markdown, header)], lines, numeric=3)}\n"
 
 
 def summary() -> str:

@@ -15,7 +15,7 @@ import shlex
 import shutil
 import sys
 from pathlib import Path
-from typing import Any, Dict, Iterator, List
+from typing import Any, Dict, Iterator, List, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -23,9 +23,9 @@ from capsnmt import records
 from capsnmt.cli import ConfigurationError, OneLineParser, comma_list, run_command
 from capsnmt.corpora.prepared import MANIFEST, PreparedData
 from capsnmt.evaluation.__main__ import parse_arguments
-from capsnmt.evaluation.evaluate import evaluate
+from capsnmt.evaluation.evaluate import evaluate, evaluate_sets
 from capsnmt.evaluation.outputs import read_output
-from capsnmt.evaluation.scores import MULTI_BLEU
+from capsnmt.evaluation.scores import MULTI_BLEU, Comparison
 from capsnmt.evaluation.text import text_format
 from capsnmt.files import atomic_writer, sha256
 from capsnmt.runs.finished import FinishedRun
@@ -35,6 +35,7 @@ from capsnmt.runs.records import RunConfig, Score
 from capsnmt.runs.trained_rows import check_one_row
 
 DIFFERENCES = "differences.json"  # test set -> the evaluation of a run against the baseline
+COMPARISONS = "comparisons.json"  # test set, or "mean" -> all rows against the baseline
 
 
 def find_runs(folder: Path) -> Iterator[RunFolder]:
@@ -115,29 +116,76 @@ def keep(place: RunFolder, folder: Path) -> None:
             file.writelines(f"{line}\n" for line in lines)
     for path in (place.training, place.train_log):
         shutil.copyfile(path, folder / path.name)
-    data = PreparedData(run.data)
-    tests = run.settings.data.test_sets
-    write_differences(folder, {test: data.references(test, language) for test in tests})
 
 
-def write_differences(folder: Path, references: Dict[str, List[Path]]) -> None:
-    """Score a kept run against the kept baseline of its seed, where there is one.
+def reckon(folder: Path, data: PreparedData) -> None:
+    """Compare all kept rows of a dataset with the baseline, whose folder is beside them.
 
-    The record is that of ``capsnmt-evaluate --input plain ROW --baseline BASELINE``.
+    Each run has the record of ``capsnmt-evaluate --input plain ROW --baseline BASELINE`` against
+    the baseline of its seed. :data:`COMPARISONS` has each row over its seeds and the test sets; a
+    row with one seed is compared with the baseline of that seed.
     """
-    baseline = folder.parents[1] / "baseline" / folder.name
-    if folder == baseline or not baseline.exists():
+    kept: Dict[str, List[FinishedRun]] = {}
+    for path in sorted(folder.glob("*/seed-*/config.json")):
+        run = FinishedRun(path.parent)
+        kept.setdefault(run.row, []).append(run)
+    baseline = kept.pop("baseline", [])
+    if not baseline:
         return
-    score = RunFolder(folder).read_config().settings.score or Score()
-    words = ["--baseline", "baseline", "--input", "plain", "--detokenize"]
+    language = baseline[0].settings.languages[1]
+    tests = baseline[0].settings.data.test_sets
+    references = {test: data.references(test, language) for test in tests}
+    for runs in kept.values():
+        for run in runs:
+            write_differences(run.folder.path, references)
+    several = {row: runs for row, runs in kept.items() if len(runs) > 1}
+    found = compared({"baseline": baseline, **several}, references) if several else {}
+    for row, (run, *others) in kept.items():
+        same = [each for each in baseline if each.seed == run.seed]
+        if same and not others:
+            for test, one in compared({"baseline": same, row: [run]}, references).items():
+                found.setdefault(test, []).extend(one)
+    records.write(folder / COMPARISONS, found)
+
+
+def compared(
+    rows: Mapping[str, Sequence[FinishedRun]], references: Mapping[str, Sequence[Path]]
+) -> Dict[str, List[Comparison]]:
+    """Compare kept rows with the first, on each test set and over all of them."""
+    settings = {}
+    for test, paths in references.items():
+        name = f"{test}{paths[0].suffix}"
+        words = ["--baseline", "baseline", *of_text(next(iter(rows.values()))[0], paths)]
+        words += [
+            f"{row}={','.join(str(run.folder.path / name) for run in runs)}"
+            for row, runs in rows.items()
+        ]
+        settings[test], _ = parse_arguments([*words, "--metrics", "bleu,chrf"])
+    found = evaluate_sets(settings)
+    of_sets = {test: each.comparisons for test, each in found.test_sets.items()}
+    return {**of_sets, "mean": found.comparisons} if len(of_sets) > 1 else of_sets
+
+
+def of_text(run: FinishedRun, references: Sequence[Path]) -> List[str]:
+    """Return the flags of ``capsnmt-evaluate`` for kept translations."""
+    score = run.settings.score or Score()
+    words = ["--input", "plain", "--detokenize"]
     words.append(text_format("generate", score.remove_bpe, score.detokenize).detokenize)
+    words += [word for path in references for word in ("--reference", str(path))]
+    return [*words, "--target-lang", references[0].suffix[1:]]
+
+
+def write_differences(folder: Path, references: Mapping[str, Sequence[Path]]) -> None:
+    """Score a kept run against the kept baseline of its seed, where there is one."""
+    baseline = folder.parents[1] / "baseline" / folder.name
+    if not baseline.exists():
+        return
     found = {}
     for test_set, paths in references.items():
         language = paths[0].suffix
         systems = (f"{each.parent.name}={each / test_set}{language}" for each in (baseline, folder))
-        target = [word for path in paths for word in ("--reference", str(path))]
-        target += ["--target-lang", language[1:]]
-        settings, _ = parse_arguments([*systems, *words, *target])
+        words = ["--baseline", "baseline", *of_text(FinishedRun(folder), paths)]
+        settings, _ = parse_arguments([*systems, *words])
         found[test_set] = records.plain(evaluate(settings))
     records.write(folder / DIFFERENCES, without_folders(found))
 
@@ -230,6 +278,7 @@ def main() -> None:
     )
     options = parser.parse_args()
     unknown = {*options.models}
+    datasets: Dict[Path, PreparedData] = {}
     for folder in find_runs(options.runs):
         config = folder.read_config()
         print(f"{config.row}, seed {config.seed}: {state(folder)}")
@@ -238,9 +287,12 @@ def main() -> None:
         if kept and folder.path.match(name):  # not a copy that lies beside its seed
             dataset = str(config.settings.dataset)
             keep(folder, options.keep / dataset / name)
+            datasets[options.keep / dataset] = PreparedData(FinishedRun(folder.path).data)
             if name in options.models:
                 keep_model(folder, options.keep / dataset / name)
                 unknown.remove(name)
+    for kept_rows, data in datasets.items():
+        reckon(kept_rows, data)
     if unknown:
         raise ConfigurationError(
             f"--models {', '.join(sorted(unknown))}: no finished run in {options.runs} that --keep "

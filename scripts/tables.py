@@ -16,9 +16,11 @@ from typing import Any, Dict, List, Mapping, Sequence
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from capsnmt.cli import ConfigurationError, run_command
+from capsnmt.evaluation.significance import corrected_together
 from capsnmt.files import bundled_folder, write_all
 from capsnmt.launch.settings import load, read, rows_of
 from capsnmt.pages.plots import drawing, images
+from capsnmt.report.figures import differences
 from scripts import result_tables
 from scripts.paper_rows import PAPERS, PaperRow, baseline_of, load_rows, reported_difference
 from scripts.parameter_formulas import extra_parameters
@@ -134,7 +136,11 @@ DOCS = Path(__file__).resolve().parent.parent / "docs"
 PAGES = {
     DOCS / "parameters.md": [parameters],
     DOCS / "configurations.md": [settings, other_rows, configurations],
-    DOCS / "results.md": [result_tables.finished, result_tables.costs],
+    DOCS / "results.md": [
+        result_tables.differences_to_baseline,
+        result_tables.finished,
+        result_tables.costs,
+    ],
     result_tables.ARCHIVE: [result_tables.summary],
 }
 
@@ -160,10 +166,17 @@ def with_tables(page: Path) -> str:
 
 
 def main() -> None:
-    """Write the tables into the pages, and the figure beside them."""
+    """Write the tables into the pages, and the figures beside them."""
     contents = {page: with_tables(page).encode("utf-8") for page in PAGES}
     with drawing():
-        contents[DOCS / "figures" / "evidence.png"] = images(result_tables.draw())["png"]
+        for name, figure in (
+            ("evidence", result_tables.draw()),
+            (
+                "differences",
+                differences(corrected_together(result_tables.kept_comparisons(), "bleu")),
+            ),
+        ):
+            contents[DOCS / "figures" / f"{name}.png"] = images(figure)["png"]
     write_all(contents)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 from hashlib import sha256
 from itertools import chain, count
+from types import MappingProxyType
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
@@ -21,7 +22,7 @@ from capsnmt.evaluation.metrics import (
     measure_of,
     segment_mean,
 )
-from capsnmt.evaluation.outputs import read_systems
+from capsnmt.evaluation.outputs import Systems, read_systems
 from capsnmt.evaluation.planning import plans
 from capsnmt.evaluation.scores import Evaluation, Evaluations, OutputScores, SystemScores, Test
 from capsnmt.evaluation.segment_scores import read_segment_scores
@@ -52,16 +53,22 @@ def evaluate(settings: Settings) -> Union[Evaluation, Evaluations]:
 
 
 def _evaluate_all(settings: Settings) -> Union[Evaluation, Evaluations]:
-    if not settings.test_sets:
-        return _evaluate(settings)[0]
+    if settings.test_sets:
+        return evaluate_sets({name: settings.of(name) for name in settings.test_sets})
+    return _evaluate(settings)[0]
+
+
+def evaluate_sets(
+    settings: Mapping[str, Settings], systems: Mapping[str, Systems] = MappingProxyType({})
+) -> Evaluations:
+    """Evaluate systems on several test sets; ``systems`` are those that are read already."""
     found: Dict[str, Evaluation] = {}
     scored: List[Mapping[str, Scored]] = []
-    for number, test_set in enumerate(settings.test_sets):
-        found[test_set], own = _evaluate(settings.of(test_set), number)
-        scored.append(own)
-    comparisons = []
-    if settings.tested:
-        comparisons = compare(_places(settings.systems), scored, settings.test)
+    for number, (test_set, own) in enumerate(settings.items()):
+        found[test_set], resampled = _evaluate(own, number, systems.get(test_set))
+        scored.append(resampled)
+    first = next(iter(settings.values()))
+    comparisons = compare(_places(first.systems), scored, first.test) if first.tested else []
     return Evaluations(test_sets=found, comparisons=comparisons)
 
 
@@ -71,9 +78,11 @@ def _places(systems: Mapping[str, Sequence[Any]]) -> Dict[str, List[int]]:
     return {name: [next(numbers) for _ in found] for name, found in systems.items()}
 
 
-def _evaluate(settings: Settings, number: int = 0) -> Tuple[Evaluation, Mapping[str, Scored]]:
+def _evaluate(
+    settings: Settings, number: int = 0, systems: Optional[Systems] = None
+) -> Tuple[Evaluation, Mapping[str, Scored]]:
     """Evaluate systems on one test set; return what comparisons over several need as well."""
-    systems = read_systems(settings.systems, settings.text)
+    systems = systems or read_systems(settings.systems, settings.text)
     outputs = [output for found in systems.values() for output in found]
     test_set = read_test_set(outputs, settings)
     segments, language = len(test_set.references[0]), test_set.target_lang

@@ -309,6 +309,17 @@ def corrected(family: Sequence[Comparison]) -> List[Comparison]:
     ]
 
 
+def corrected_together(
+    places: Mapping[str, Sequence[Comparison]], metric: str
+) -> Dict[str, Dict[str, Comparison]]:
+    """Return the comparisons by one metric, by place and system, corrected for all of them."""
+    chosen = [(key, x) for key, found in places.items() for x in found if x.metric == metric]
+    by_place: Dict[str, Dict[str, Comparison]] = {}
+    for (key, _), each in zip(chosen, corrected([x for _, x in chosen])):
+        by_place.setdefault(key, {})[each.system] = each
+    return by_place
+
+
 def holm(p_values: Sequence[float]) -> List[float]:
     """Return p-values corrected for their number (Holm 1979).
 

@@ -90,10 +90,12 @@ def write_config(options: Options, path: Path) -> None:
 
 def summarise(runs: Sequence[Run]) -> None:
     """Write and show the means over the seeds of each row."""
-    for folder in {run.folder.row: run.folder for run in runs}.values():
+    for run in {run.folder.row: run for run in runs}.values():
+        folder, data = run.folder, run.settings.data
+        texts = {x: run.data.references(x, run.settings.languages[1]) for x in data.test_sets or ()}
         waiting = f"waiting for another launcher that writes {folder.summary}"
         with locked(folder.row / ".lock", waiting, say):
-            found = summary.summarise(folder)
+            found = summary.summarise(folder, texts)
         task = f", {found.task}" if found.task else ""
         say(f"== {found.row}{task}: {folder.summary}")
         for line in summary.lines(found):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import Any, List, Mapping, Sequence, Tuple
 
-from capsnmt.evaluation.scores import Spread
+from capsnmt.evaluation.scores import METRICS, Comparison, Spread
 from capsnmt.pages.plots import INK, figure_of, finish, legend_name, styles
 from capsnmt.runs.learning_curve import LearningCurve
 
@@ -44,6 +44,46 @@ def learning_curves(curves: Mapping[str, Sequence[LearningCurve]]) -> Any:
     axes.set_ylabel("loss, bits per target subword (label-smoothed)")
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     finish(axes)
+    return figure
+
+
+def differences(shown: Mapping[str, Mapping[str, Comparison]], metric: str = "bleu") -> Any:
+    """Draw the differences to the baseline with their 95% intervals, one line a row.
+
+    ``shown`` are comparisons by test set, each of which has a shape, and row. A filled shape is one
+    whose corrected p is below 0.05.
+    """
+    rows = [*next(iter(shown.values()))]
+    seeds = {row: each.seeds[0] for row, each in next(iter(shown.values())).items()}
+    names = {
+        row: f"{row}, 1 seed" if n == 1 < max(seeds.values()) else row for row, n in seeds.items()
+    }
+    height = 1.4 + len(rows) * (0.25 + 0.15 * len(shown))
+    figure, style_of = figure_of(height), styles(shown)
+    axes = figure.add_subplot()
+    axes.axvline(0, color=INK, linewidth=1)
+    for number, (name, compared) in enumerate(shown.items()):
+        shift = 0.6 * ((number + 0.5) / len(shown) - 0.5)
+        style = {**style_of[name], "linestyle": "none"}
+        for place, row in enumerate(rows):
+            each = compared[row]
+            ends = each.interval or (each.delta, each.delta)
+            axes.errorbar(
+                each.delta,
+                place + shift,
+                xerr=[[max(0.0, each.delta - ends[0])], [max(0.0, ends[1] - each.delta)]],
+                markersize=6,
+                capsize=3,
+                elinewidth=1.5,
+                fillstyle="full" if each.mark else "none",
+                **style,
+            )
+        axes.plot([], [], label=legend_name(name), **style)
+    axes.set_yticks(range(len(rows)), [legend_name(names[row]) for row in rows])
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.set_xlabel(f"difference in {METRICS.get(metric, metric)} to the baseline, 95% interval")
+    axes.grid(axis="x", alpha=0.2)
+    figure.legend(loc="outside lower center", ncols=len(shown), frameon=False)
     return figure
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from capsnmt.evaluation.scores import Spread, digits
+from capsnmt.evaluation.scores import METRICS, Comparison, Evaluations, Spread, digits
 from capsnmt.pages.page import Table, code, csv_text
 from capsnmt.runs.finished import FinishedRun, distinct_names
 from capsnmt.runs.learning_curve import clock
@@ -13,6 +12,7 @@ from capsnmt.runs.trained_rows import TrainedRow
 
 NONE, MINUS = "–", "−"
 Means = Mapping[str, Mapping[str, Spread]]  # system -> category -> its value
+Compared = Mapping[str, Comparison]  # by system
 Runs = Mapping[str, FinishedRun]  # by the names that a report gives them
 
 
@@ -49,33 +49,17 @@ def p_cell(p_value: Optional[float]) -> str:
     return "< 0.001" if p_value < 0.0005 else f"{p_value:.3f}"
 
 
-def interval(one: Spread, other: Spread) -> Optional[Tuple[float, float]]:
-    r"""Return Welch's 95% confidence interval of the difference of two means over seeds.
+def results(
+    rows: Sequence[TrainedRow], test_sets: Sequence[str], compared: Mapping[str, Compared]
+) -> Table:
+    """Return the table of the papers: parameters, training speed, BLEU and its difference.
 
-    .. math:: \bar x_1 - \bar x_2 \pm t_{0.975, \nu} \sqrt{v_1 + v_2}, \quad v_i = s_i^2 / n_i,
-        \quad \nu = (v_1 + v_2)^2 / (v_1^2 / (n_1 - 1) + v_2^2 / (n_2 - 1))
-
-    ``None`` unless both have several seeds, not all of them equal.
+    ``compared`` are the comparisons in BLEU with the first row, by test set and row.
     """
-    if one.std is None or other.std is None or one.std == other.std == 0:
-        return None
-    from scipy.stats import t
-
-    sizes = [len(one.values), len(other.values)]
-    v = [one.std**2 / sizes[0], other.std**2 / sizes[1]]
-    freedom = sum(v) ** 2 / sum(each**2 / (n - 1) for each, n in zip(v, sizes))
-    reach = float(t.ppf(0.975, freedom)) * math.sqrt(sum(v))
-    difference = one.mean - other.mean
-    return difference - reach, difference + reach
-
-
-def results(rows: Sequence[TrainedRow], test_sets: Sequence[str]) -> Table:
-    """Return the table of the papers: parameters, training speed, BLEU and its difference."""
     baseline = rows[0]
-    several = len(baseline.runs) > 1 and any(len(row.runs) > 1 for row in rows[1:])
     header = ["system", "parameters", "training"]
     for test_set in test_sets:
-        header += [f"{test_set} BLEU", "Δ", *(["95% interval of Δ"] if several else [])]
+        header += [f"{test_set} BLEU", "Δ", *(["95% of Δ"] if compared else [])]
     lines = []
     for row in rows:
         learned, speed = row.runs[0].parameters, row.tokens_per_second
@@ -88,15 +72,55 @@ def results(rows: Sequence[TrainedRow], test_sets: Sequence[str]) -> Table:
         lines.append([row.name, parameters, training + ("" if not ratio else f" ({ratio:.2f}×)")])
         for test_set in test_sets:
             ours, theirs = row.score(test_set), baseline.score(test_set)
-            found = None if row is baseline else interval(ours, theirs)
+            found = compared.get(test_set, {}).get(row.name)
             difference = NONE
             if row is not baseline:
                 difference = difference_cell(ours.mean - theirs.mean)
-                difference += row.mark(test_set, baseline)
+                difference += "" if found is None else found.mark
             lines[-1] += [mean_cell(ours), difference]
-            if several:
-                lines[-1].append(" to ".join(map(difference_cell, found)) if found else NONE)
+            if compared:
+                lines[-1].append(interval_cell(None if found is None else found.interval))
     return Table(header, lines, numeric=1)
+
+
+def interval_cell(interval: Optional[Tuple[float, float]], metric: str = "bleu") -> str:
+    """Return an interval of a difference; a dash without one."""
+    if interval is None:
+        return NONE
+    return " to ".join(difference_cell(end, metric) for end in interval)
+
+
+def comparisons(found: Evaluations) -> Table:
+    """Return every comparison: of each test set and, of several, of the mean over them."""
+    header = ["test set", "difference", "metric", "seeds", "Δ", "95% of Δ", "p", "p, Holm"]
+    places = {name: each.comparisons for name, each in found.test_sets.items()}
+    if len(places) > 1:
+        places[f"mean of {len(places)}"] = found.comparisons
+    lines = [
+        [
+            test_set,
+            f"{each.system} {MINUS} {each.baseline}",
+            METRICS.get(each.metric, each.metric),
+            " and ".join(map(str, dict.fromkeys(each.seeds))),
+            difference_cell(each.delta, each.metric) + each.mark,
+            interval_cell(each.interval, each.metric),
+            *map(
+                p_cell,
+                (
+                    each.p_value,
+                    each.corrected_p_value,
+                    each.welch_p_value,
+                    each.sentences_p_value,
+                ),
+            ),
+        ]
+        for test_set, compared in places.items()
+        for each in compared
+    ]
+    header += ["p, seeds alone", "p, sentences alone"]
+    if not any(line[-1] != NONE or line[-2] != NONE for line in lines):
+        header, lines = header[:-2], [line[:-2] for line in lines]
+    return Table(header, lines, numeric=3)
 
 
 def scores(runs: Runs, test_set: str, metrics: Mapping[str, str]) -> Table:

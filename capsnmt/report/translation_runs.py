@@ -7,21 +7,21 @@ import os
 import random
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Dict, Iterable, Iterator, List, Mapping, Sequence, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from capsnmt.cli import ConfigurationError
 from capsnmt.corpora.prepared import PreparedData
-from capsnmt.evaluation.outputs import Output, read_lines, read_output
-from capsnmt.evaluation.scores import COMPARABLE, common_metrics
+from capsnmt.evaluation.outputs import read_lines
+from capsnmt.evaluation.scores import COMPARABLE, Comparison, Evaluations, common_metrics
+from capsnmt.evaluation.significance import corrected_together
 from capsnmt.evaluation.test_set import check_count
-from capsnmt.evaluation.text import text_format
 from capsnmt.pages.page import Markdown, Table, code
 from capsnmt.pages.plots import Figures
 from capsnmt.report import tables
-from capsnmt.report.figures import learning_curves, means_by_category
+from capsnmt.report.figures import differences, learning_curves, means_by_category
 from capsnmt.report.tables import Runs
+from capsnmt.runs.comparison import compare_rows, read_translations
 from capsnmt.runs.finished import FinishedRun, check_comparable, distinct_names
-from capsnmt.runs.records import Score
 from capsnmt.runs.sweeps import FinishedSweep, find_sweeps
 from capsnmt.runs.trained_rows import TrainedRow, group, source_lengths
 
@@ -37,19 +37,15 @@ def translation(runs: Sequence[FinishedRun], sample_count: int) -> Tuple[Dict[st
     figures: Figures = {"learning_curve": functools.partial(learning_curves, curves)}
     scored = [each for run in runs for each in run.scores.values()]
     updates = [run.curve.updates for run in runs]
-    untested = [
-        x.name for x in rows[1:] if any(x.p_values(name, rows[0]) is None for name in test_sets)
-    ]
-    values = {
+    values: Dict[str, Any] = {
         "title": f"{settings.dataset or 'Experiment'}, {' to '.join(settings.languages)}",
         "rows": rows,
         "seeds": max(len(row.runs) for row in rows),
         "penalised": any("disagreement" in run.settings.train for run in runs),
         "updates": [f"{n:,}" for n in sorted({min(updates), max(updates)})],
         "different": list(_differing(runs)),
-        "results": tables.results(rows, test_sets),
+        "fewest": min(len(row.runs) for row in rows),
         "tests": sorted({each.test.in_words for each in scored if each.test}),
-        "untested": untested,
         "sweeps": [_sweep(x, name, figures) for x in find_sweeps(runs) for name in test_sets],
         "test_sets": [_test_set(name, rows, named, figures) for name in test_sets],
         "training": tables.training(named),
@@ -59,7 +55,23 @@ def translation(runs: Sequence[FinishedRun], sample_count: int) -> Tuple[Dict[st
         "manifest": manifest,
         "pairs": _pairs(manifest.lines, settings.languages[0]),
     }
+    # last: what is missing or wrong is said by what needs it
+    found = _compared(rows) if len(rows) > 1 else None
+    compared: Dict[str, Dict[str, Comparison]] = {}
+    if found is not None:
+        places = {name: each.comparisons for name, each in found.test_sets.items()}
+        compared = corrected_together(places, "bleu")
+        figures["differences"] = functools.partial(differences, compared)
+    values["results"] = tables.results(rows, test_sets, compared)
+    values["compared"] = None if found is None else tables.comparisons(found)
+    values["family"] = sum(map(len, compared.values()))
     return values, figures
+
+
+def _compared(rows: Sequence[TrainedRow]) -> Optional[Evaluations]:
+    first = rows[0].runs[0]
+    data, language = PreparedData(first.data), first.settings.languages[1]
+    return compare_rows(rows, {x: data.references(x, language) for x in first.scores})
 
 
 def _differing(runs: Sequence[FinishedRun]) -> Iterator[str]:
@@ -158,7 +170,7 @@ def _samples(rows: Sequence[TrainedRow], test_set: str, count: int) -> Iterator[
             f"--samples 0"
         )
     source, *references = map(read_lines, raw)
-    outputs = {name: _read_translations(run, test_set) for name, run in firsts.items()}
+    outputs = {name: read_translations(run, test_set) for name, run in firsts.items()}
     for output in outputs.values():
         check_count(output.label, output.hypotheses, raw[1], references[0])
     numbers = random.Random(SEED).sample(range(len(source)), min(count, len(source)))
@@ -173,14 +185,6 @@ def _samples(rows: Sequence[TrainedRow], test_set: str, count: int) -> Iterator[
                 ),
             ],
         )
-
-
-def _read_translations(run: FinishedRun, test_set: str) -> Output:
-    """Read the translations of a run, as the text that was scored."""
-    score = run.settings.score or Score()
-    language = run.settings.languages[1]
-    text = text_format("generate", score.remove_bpe, score.detokenize, language)
-    return read_output(str(run.folder.generated(test_set)), str(run.folder), text)
 
 
 def _pairs(lines: Mapping[str, int], language: str) -> Table:

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Dict, Iterator, List, Optional
+from pathlib import Path
+from types import MappingProxyType
+from typing import Dict, Iterator, List, Mapping, Optional, Sequence
+
+from msgspec import field
 
 from capsnmt import records
-from capsnmt.evaluation.scores import Spread, common_metrics, digits
+from capsnmt.evaluation.scores import Comparison, Spread, common_metrics, digits
 from capsnmt.records import Record
-from capsnmt.runs.finished import FinishedRun
+from capsnmt.runs.finished import FinishedRun, differing_texts
 from capsnmt.runs.folder import RunFolder
 from capsnmt.runs.trained_rows import TrainedRow, differences_between
 
+References = Mapping[str, Sequence[Path]]
 MEASURES = ("accuracy", "macro_f1")  # of sentence classifiers
 
 
@@ -32,27 +37,31 @@ class Summary(Record, frozen=True, kw_only=True, rename="kebab"):
     scores: Dict[str, Dict[str, MeanScore]]  # test set (or split) -> metric -> score
     task: Optional[str] = None  # the probing task, if it is one
     updates: Optional[int] = None  # at most, of the row's own training; None: epochs end it
+    # with the baseline's finished seeds: of each test set, and of the mean over several
+    comparisons: Dict[str, List[Comparison]] = field(default_factory=dict)
     init_from: Optional[str] = None  # the row that it starts from
     initial_updates: Optional[int] = None  # of that row, at most, which come on top
 
 
-def summarise(folder: RunFolder) -> Summary:
+def summarise(folder: RunFolder, references: References = MappingProxyType({})) -> Summary:
     """Write ``summary.json`` over all finished seeds of a row, and return it.
+
+    With the ``references`` of each test set, the row is compared with its baseline.
 
     Those with other settings than the run in ``folder`` are left out.
     """
     ours = FinishedRun(folder.path)
-    paths = [path for path in folder.row.glob("seed-*") if RunFolder(path).is_finished]
-    named = [run for run in map(FinishedRun, paths) if run.folder.path.name == f"seed-{run.seed}"]
-    finished = {run.seed: run for run in (ours, *named)}  # not a copy that lies beside its seed
+    finished = {ours.seed: ours, **_finished(folder.row)}
     seeds = sorted(seed for seed, run in finished.items() if not differences_between(ours, run))
+    row = TrainedRow(ours.row, [finished[seed] for seed in seeds])
     initial = ours.training.initial
     initials = [finished[seed].training.initial for seed in seeds]
     summary = Summary(
         row=ours.row,
         seeds=seeds,
         left_out_seeds=sorted({*finished} - {*seeds}),
-        scores=_means(TrainedRow(ours.row, [finished[seed] for seed in seeds])),
+        scores=_means(row),
+        comparisons=_comparisons(row, references) if references else {},
         task=ours.config.task,
         updates=ours.settings.updates,
         init_from=None if initial is None else initial.row,
@@ -75,6 +84,40 @@ def lines(summary: Summary) -> Iterator[str]:
             deviation = "" if score.std is None else f" +- {score.std:.{decimals}f}"
             texts.append(f"{metric} {score.mean:.{decimals}f}{deviation}")
         yield f"{test_set}: {', '.join(texts)} ({len(summary.seeds)} seed(s))"
+        for each in summary.comparisons.get(test_set, []):
+            if each.p_value is not None and each.interval is not None:
+                ends = " to ".join(f"{end:+.2f}" for end in each.interval)
+                yield (
+                    f"{test_set}: {each.metric} {each.delta:+.2f} ({ends}) to {each.baseline}, "
+                    f"p {each.p_value:.4f}"
+                )
+
+
+def _finished(row: Path) -> Dict[int, FinishedRun]:
+    """Return the finished seeds of a row, not a copy that lies beside its seed."""
+    paths = [path for path in row.glob("seed-*") if RunFolder(path).is_finished]
+    named = [run for run in map(FinishedRun, paths) if run.folder.path.name == f"seed-{run.seed}"]
+    return {run.seed: run for run in named}
+
+
+def _comparisons(row: TrainedRow, references: References) -> Dict[str, List[Comparison]]:
+    """Return how a row differs from its baseline, if that has finished seeds of one experiment."""
+    first = row.runs[0]
+    name = first.config.baseline
+    if name is None:
+        return {}
+    seeds = _finished(first.folder.row.parent / name)
+    runs = [run for _, run in sorted(seeds.items()) if not differing_texts(first, run, "reference")]
+    if not runs or any(differences_between(runs[0], run) for run in runs):
+        return {}
+
+    from capsnmt.runs.comparison import compare_rows
+
+    found = compare_rows([TrainedRow(name, runs), row], references)
+    if found is None:
+        return {}
+    several = {"mean": found.comparisons} if len(found.test_sets) > 1 else {}
+    return {**{key: each.comparisons for key, each in found.test_sets.items()}, **several}
 
 
 def _means(row: TrainedRow) -> Dict[str, Dict[str, MeanScore]]:

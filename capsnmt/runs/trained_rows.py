@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
@@ -13,8 +12,6 @@ from capsnmt.files import content_of
 from capsnmt.runs.finished import FinishedRun, differing_texts, distinct_names
 from capsnmt.runs.records import Measures, RunConfig, TrainingRecord
 
-# The marks of Ampomah et al. 2020: p below 0.05, below 0.01.
-LEVELS = {"‡": 0.01, "†": 0.05}
 # Flags of fairseq-train that may change when a training resumes: they change no update, unless a
 # schedule of the learning rate reads them.
 FREE_FLAGS = {
@@ -172,37 +169,6 @@ class TrainedRow:
         if len(machines) > 1 or own is None or not other:
             return None
         return own / other
-
-    def p_values(self, test_set: str, baseline: TrainedRow) -> Optional[List[float]]:
-        """The p-value (BLEU) of each seed against a baseline; ``None`` unless all were tested.
-
-        A test against another score of the baseline, such as an earlier training's, is none.
-        """
-        of_baseline = {run.seed: run.output(test_set).scores["bleu"].score for run in baseline.runs}
-        found = []
-        for run in self.runs:
-            test, bleu = run.scores[test_set].test, run.output(test_set).scores["bleu"]
-            if test is None or test.baseline != baseline.runs[0].row:
-                return None
-            if bleu.p_value is None or bleu.delta is None:
-                return None
-            tested = bleu.score - bleu.delta
-            if not math.isclose(tested, of_baseline.get(run.seed, math.nan), abs_tol=1e-6):
-                return None
-            found.append(bleu.p_value)
-        return found
-
-    def mark(self, test_set: str, baseline: TrainedRow) -> str:
-        """The mark of a significant difference from the baseline; empty if there is none.
-
-        **D**: over several seeds the largest p-value decides: the difference is marked only if it
-        is significant for each of them, and of one sign.
-        """
-        p_values = self.p_values(test_set, baseline) or [1.0]
-        deltas = [run.output(test_set).scores["bleu"].delta or 0.0 for run in self.runs]
-        if min(deltas) < 0 < max(deltas):
-            return ""
-        return next((mark for mark, level in LEVELS.items() if max(p_values) < level), "")
 
 
 def source_lengths(

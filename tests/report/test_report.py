@@ -12,11 +12,13 @@ import json
 import re
 import shutil
 from pathlib import Path
+from random import Random
+from statistics import mean, stdev
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
 import pytest
-from scipy.stats import ttest_ind
 
+from capsnmt.evaluation.__main__ import main as evaluate
 from capsnmt.evaluation.scores import METRICS
 from capsnmt.report import __main__ as report
 from tests.report import finished_runs
@@ -24,12 +26,10 @@ from tests.report.finished_runs import (
     REFERENCES,
     SENTENCES,
     TRANSLATIONS,
-    add_seeds,
     edit,
     page,
     rows_of,
     runs,
-    set_score,
     write_classifiers,
     write_generated,
     write_result,
@@ -128,8 +128,8 @@ CHANGES: Dict[str, Callable[[Path], Any]] = {
     "**Not comparable:** the systems have different dictionaries.": lambda output: edit(
         output / RUN / "training.json", lambda training: training["vocabulary"].update(x="1")
     ),
-    "not tested (em\\_routing)": (
-        lambda output: change_scores(output, lambda found: found["test"].update(baseline="x"))
+    "No difference was tested: a translation or reference is missing.": (
+        lambda output: (output / RUN / "generate-test.txt").unlink()
     ),
     "| torch | 2.13.0, 3 |": lambda output: edit(
         output / RUN / "training.json", lambda training: training["versions"].update(torch="3")
@@ -174,6 +174,7 @@ def test_samples_are_the_text_that_is_scored(output: Path) -> None:
     """Pieces of sentencepiece become text without a detokeniser, unless the row names one."""
     run = output / RUN
     write_generated(run / "generate-test.txt", ["▁Zeile ▁, ▁gut"] * SENTENCES)
+    write_generated(output / "baseline/seed-1/generate-test.txt", ["▁Zeile ▁, ▁gut"] * SENTENCES)
     for score, text in (({}, "Zeile , gut"), ({"detokenize": "moses"}, "Zeile, gut")):
         settings = {"remove-bpe": "sentencepiece", **score}
         edit(run / "config.json", lambda config, s=settings: config["settings"].update(score=s))
@@ -217,36 +218,75 @@ def table(folders: Sequence[Path]) -> List[List[str]]:
     ]
 
 
-def test_seeds_are_one_row_with_mean_deviation_and_interval(output: Path) -> None:
-    folders = add_seeds(output, "baseline", [20.0, 22.0, 24.0], [1, 1, 1])
-    folders += add_seeds(output, "em_routing", [23.0, 24.0, 25.0], [0.2, 0.001, 0.001])
-    found = ttest_ind([23.0, 24.0, 25.0], [20.0, 22.0, 24.0], equal_var=False)
-    low, high = found.confidence_interval()
-    assert table(folders) == [
-        ["baseline", "0.00M", "57/s", "22.00 ± 2.00", "–", "–"],
-        [
-            *("em_routing", "0.00M (+0)", "57/s (1.00×)", "24.00 ± 1.00", "+2.00"),
-            f"−{-low:.2f} to +{high:.2f}",
-        ],
-    ]
+def seeds_of(output: Path, row: str, wrong: Sequence[float]) -> List[str]:
+    """Copy a run's seed 1 and score it again; of each seed's words a share is wrong."""
+    folders = [output / row / f"seed-{seed}" for seed in range(1, len(wrong) + 1)]
+    for seed, (folder, share) in enumerate(zip(folders, wrong), 1):
+        if seed > 1:
+            shutil.copytree(folders[0], folder)
+        edit(folder / "config.json", lambda config, seed=seed: config.update(seed=seed))
+        random = Random(f"{row} {seed}")
+        lines = [
+            " ".join("x" if random.random() < share else word for word in line.split())
+            for line in REFERENCES
+        ]
+        write_generated(folder / "generate-test.txt", lines)
+        given = [f"{row}={folder / 'generate-test.txt'}", "--target-lang", "de"]
+        given += ["--reference", str(output / "data/raw/test.de"), "--json", str(output / "x.json")]
+        assert evaluate(given) == 0
+        scored = json.loads((output / "x.json").read_text("utf-8"))
+        (folder / "scores.json").write_text(json.dumps({"test": scored}), "utf-8")
+    return [*map(str, folders)]
 
 
 @pytest.mark.parametrize(
-    ("p_values", "mark"),
-    [([0.04, 0.001], "†"), ([0.009, 0.001], "‡"), ([0.05, 0.001], ""), ([0.001], "‡")],
+    ("better", "mark"), [([0.02, 0.03, 0.01, 0.02], "‡"), ([0.28, 0.31, 0.3, 0.33], "")]
 )
-def test_a_difference_is_marked_by_its_largest_p_value(
-    output: Path, p_values: List[float], mark: str
+def test_seeds_are_one_row_with_mean_deviation_and_difference(
+    output: Path, better: List[float], mark: str
 ) -> None:
-    folders = add_seeds(output, "baseline", [20.0] * len(p_values), [1] * len(p_values))
-    folders += add_seeds(output, "em_routing", [19.0] * len(p_values), p_values)
-    assert table(folders)[1][4] == f"−1.00{mark}"
-    if len(p_values) > 1:
-        set_score(folders[-1], 21.0, p_values[-1])  # of the other sign
-        assert table(folders)[1][4] == "+0.00"
-        set_score(folders[-1], 19.0, p_values[-1])
-    set_score(folders[0], 18.0, 1)  # trained again after the test
-    assert table(folders)[1][4][-1].isdigit()
+    folders = seeds_of(output, "baseline", [0.3, 0.35, 0.28])
+    folders += seeds_of(output, "em_routing", better)
+    content = page(folders)
+    bleu = [
+        [scores_of(folder)["bleu"]["score"] for folder in folders if row in folder]
+        for row in ("baseline", "em_routing")
+    ]
+    means, deviations = map(mean, bleu), map(stdev, bleu)
+    shown = [f"{x:.2f} ± {y:.2f}" for x, y in zip(means, deviations)]
+    _, first, second = rows_of(content, "system")
+    assert [first[3], second[3]] == shown
+    assert (first[4:], second[4]) == (
+        ["–", "–"],
+        f"{mean(bleu[1]) - mean(bleu[0]):+.2f}{mark}".replace("-", "−"),
+    )
+    found = json.loads(compared(output, folders).read_text("utf-8"))["comparisons"]
+    for line in rows_of(content, "test set")[1:]:
+        expected = next(x for x in found if METRICS[x["metric"]] == line[2])
+        ends = " to ".join(f"{end:+.2f}" for end in expected["interval"]).replace("-", "−")
+        p = expected["p_value"]
+        cells = [ends, "< 0.001" if p < 0.0005 else f"{p:.3f}"]
+        assert line[3] == "4 and 3"
+        assert line[5:7] == cells
+    assert "With fewer than 5 seeds" in content
+
+
+def scores_of(folder: str) -> Any:
+    found = json.loads((Path(folder) / "scores.json").read_text("utf-8"))["test"]
+    return found["systems"][-1]["outputs"][0]["scores"]
+
+
+def compared(output: Path, folders: Sequence[str]) -> Path:
+    """The record of the command that compares the same outputs."""
+    files = {
+        row: ",".join(f"{each}/generate-test.txt" for each in folders if row in each)
+        for row in ("baseline", "em_routing")
+    }
+    given = [f"em_routing={files['em_routing']}", "--baseline", f"baseline={files['baseline']}"]
+    given += ["--reference", str(output / "data/raw/test.de"), "--metrics", "bleu,chrf"]
+    target = output / "compared.json"
+    assert evaluate([*given, "--target-lang", "de", "--json", str(target)]) == 0
+    return target
 
 
 @pytest.mark.parametrize(
@@ -314,7 +354,7 @@ def test_a_folder_gives_its_rows_with_their_seeds_the_baseline_first(
     names = [row[0].replace("\\_", "_") for row in rows_of(trained, "system")]
     assert names == ["system", "z, seed 1", "em_routing, seed 1", "em_routing, seed 10"]
     left_out = f"warning: {output / 'em_routing/seed-2'} is not finished and is left out\n"
-    assert capfd.readouterr().err == left_out
+    assert left_out in capfd.readouterr().err
 
 
 def test_rows_are_found_through_links_each_once(output: Path, tmp_path: Path) -> None:

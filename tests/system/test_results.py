@@ -12,10 +12,11 @@ import pytest
 import sacrebleu
 
 from capsnmt.cli import ConfigurationError
+from capsnmt.corpora.prepared import PreparedData
 from capsnmt.evaluation.text import moses_detokenizer
 from capsnmt.files import sha256
 from capsnmt.runs.folder import RunFolder
-from scripts.results import find_runs, keep, state
+from scripts.results import find_runs, keep, reckon, state
 from tests.commands import succeed
 from tests.real_data import real_data
 from tests.report.finished_runs import TEST_SET, TRANSLATIONS, write_run
@@ -89,6 +90,9 @@ def test_a_finished_run_leaves_its_translations_curves_and_facts(tmp_path: Path)
     first, _, second = find_runs(runs)  # what others are compared with comes first
     assert first.path == run.path
     keep(second, beside := kept.parents[1] / other / "seed-1")
+    reckon(kept.parents[1], PreparedData(runs / "data"))
+    compared = json.loads((kept.parents[1] / "comparisons.json").read_text("utf-8"))
+    assert [(x["system"], x["seeds"]) for x in compared[TEST_SET]] == [(other, [1, 1])] * 2
     found, scored = (
         json.loads((beside / name).read_text("utf-8"))[TEST_SET]["systems"][1]["outputs"][0]
         for name in ("differences.json", "scores.json")

@@ -1,0 +1,70 @@
+"""How finished rows differ, over their seeds, sentences and test sets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Dict, List, Mapping, Optional, Sequence
+
+from capsnmt.cli import say
+from capsnmt.evaluation.evaluate import evaluate_sets
+from capsnmt.evaluation.outputs import Output, Systems, read_output
+from capsnmt.evaluation.scores import RANDOMIZATION, SAMPLES, SEED, Evaluations, Test
+from capsnmt.evaluation.settings import Settings
+from capsnmt.evaluation.text import text_format
+from capsnmt.runs.finished import FinishedRun
+from capsnmt.runs.records import Score
+from capsnmt.runs.trained_rows import TrainedRow
+
+METRICS = ("bleu", "chrf")
+
+
+def compare_rows(
+    rows: Sequence[TrainedRow], references: Mapping[str, Sequence[Path]]
+) -> Optional[Evaluations]:
+    """Compare the first row with the others, by their translations, in BLEU and chrF.
+
+    ``references`` are those of each test set.
+
+    The tests are those of ``capsnmt-evaluate``. ``None``, with a warning, where a translation or
+    reference is not there.
+    """
+    settings: Dict[str, Settings] = {}
+    systems: Dict[str, Systems] = {}
+    language = rows[0].runs[0].settings.languages[1]
+    for test_set, texts in references.items():
+        outputs = [run.folder.generated(test_set) for row in rows for run in row.runs]
+        missing = [path for path in (*texts, *outputs) if not path.is_file()]
+        if missing:
+            say(f"warning: {missing[0]} is not there: no difference is tested; restore it")
+            return None
+        systems[test_set] = {row.name: _translations(row, test_set) for row in rows}
+        settings[test_set] = Settings(
+            systems={row.name: [str(run.folder) for run in row.runs] for row in rows},
+            text=text_format("plain", None, None, language),
+            references=[str(path) for path in texts],
+            tokenized_references=[],
+            source=None,
+            metrics=METRICS,
+            segment_scores={},
+            tested=True,
+            test=Test(
+                baseline=rows[0].name,
+                method=RANDOMIZATION,
+                samples=SAMPLES[RANDOMIZATION],
+                seed=SEED,
+            ),
+            compare_mt=None,
+        )
+    return evaluate_sets(settings, systems)
+
+
+def _translations(row: TrainedRow, test_set: str) -> List[Output]:
+    return [read_translations(run, test_set) for run in row.runs]
+
+
+def read_translations(run: FinishedRun, test_set: str) -> Output:
+    """Read the translations of a run, as the text that was scored."""
+    score = run.settings.score or Score()
+    language = run.settings.languages[1]
+    text = text_format("generate", score.remove_bpe, score.detokenize, language)
+    return read_output(str(run.folder.generated(test_set)), str(run.folder), text)
