@@ -48,7 +48,7 @@ case $dataset:$recipe in
   multi30k:published)
     dataset=multi30k_lowercase title="Multi30k, published recipe" folder=runs/evidence_published updates=""
     several=(
-      em_routing em_routing_uniform baseline_prenorm
+      em_routing em_routing_uniform em_routing_random baseline_prenorm
       shazeer2020_talking pagliardini2024_dense mlmha em_routing_output_disagreement capsule
       baseline_continued dlcl_routing_from_baseline baseline_wider
       tsai2020_inverted chen2026_attention_residuals

@@ -105,6 +105,7 @@ VALUES: Dict[str, Tuple[str, ...]] = {
     "--capsule-routing-decoder": DECODER_ROUTINGS,
     "--capsule-routing-encoder-layers": ("all", "2"),
     "--routing-iterations": ("3", "1"),
+    "--routing-coefficients": ("agreement", "random"),
     "--encoder-embed-dim": ("16", "24"),
     "--encoder-normalize-before": ("no", "yes"),
     "--decoder-normalize-before": ("no", "yes"),

@@ -31,7 +31,7 @@ PathLike = Union[str, "os.PathLike[str]"]
 # numpy types of the arrays and scalars that metrics leave in a checkpoint
 METRIC_DTYPES = ("int64", "float32", "float64")
 # entries of fairseq's model state that are not learned
-BUFFERS = ("version", "_float_tensor")
+BUFFERS = ("version", "_float_tensor", "coefficients")
 # the parameters that fairseq ties
 EMBEDDINGS = ("embed_tokens.weight", "output_projection.weight")
 # What only training uses; a trained model is loaded without it.

@@ -11,7 +11,7 @@ from fairseq.dataclass import FairseqDataclass
 from capsnmt.models.precision import AUTOCASTS
 from capsnmt.models.selection import ATTENTIONS, ATTENTIONS_OF
 from capsnmt.models.switches import Excluded, Values, defaults_of, switch
-from capsnmt.modules.algorithms import OF_HEADS, OF_LAYERS
+from capsnmt.modules.algorithms import COEFFICIENTS, OF_HEADS, OF_LAYERS
 from capsnmt.modules.capsule_attention import DECODER_ROUTINGS, ENCODER_ROUTINGS
 from capsnmt.modules.head_aggregation import HEAD_AGGREGATIONS
 from capsnmt.modules.layer_aggregation import LAYER_AGGREGATIONS, OVERFLOW_FP16
@@ -43,6 +43,10 @@ AGAIN = "layers run again from outside of the graph"
 FP16 = ("memory_efficient_fp16", "fp16")  # the first sets the second
 PRUNED = "pruning removes layers that are read"
 RENUMBERED = "pruning renumbers the layers that are named"
+NOT_EM = [
+    name for name, each in (*OF_HEADS.items(), *OF_LAYERS.items()) if not each.reads_activation
+]
+ONLY_EM = "only EM routing can have them"
 ANEW = "of every update are drawn anew"
 READ = "it reads every layer on the way"
 
@@ -68,6 +72,21 @@ class RoutingConfig(FairseqDataclass):
         most=MOST_ITERATIONS,
         note="the papers use 3",
         needs=ROUTES,
+    )
+    routing_coefficients: str = switch(
+        "agreement",
+        "coupling coefficients of EM routing: {}; random ones are drawn once and kept, a control",
+        choices=COEFFICIENTS,
+        needs=[
+            {"head_aggregation": ("em",), "routing_iterations": (1,)},
+            {"layer_aggregation": ("em-routing",), "routing_iterations": (1,)},
+        ],
+        excludes=[
+            Excluded("head_aggregation", ONLY_EM, values=NOT_EM),
+            Excluded("layer_aggregation", ONLY_EM, values=NOT_EM),
+            Excluded("capsule_routing_encoder", ONLY_EM),
+            Excluded("capsule_routing_decoder", ONLY_EM),
+        ],
     )
     routing_backend: str = switch(
         "auto",

@@ -64,6 +64,7 @@ def finish_attention(attention: Attention, cfg: Any, role: str, layer: int) -> N
             normalize=cfg.head_capsule_norm,
             backend=cfg.routing_backend,
             input_dim=attention.out_proj.in_features,
+            coefficients=cfg.routing_coefficients,
         )
 
 

@@ -104,6 +104,7 @@ class Stack(nn.Module):
                 own=cfg.layer_capsule_input == "own",
                 iterations=cfg.routing_iterations,
                 backend=cfg.routing_backend,
+                coefficients=cfg.routing_coefficients,
             )
         elif aggregates_layers(cfg, self.side, CONNECTIONS):
             self.connection = layer_connection(

@@ -89,7 +89,7 @@ def _bounds(own: Switch) -> str:
 
 def _spelled_needs(values: Values) -> str:
     return " and ".join(
-        f"no {flag(name)}" if allowed == (None,) else f"{flag(name)} {'|'.join(allowed)}"
+        f"no {flag(name)}" if allowed == (None,) else f"{flag(name)} {'|'.join(map(str, allowed))}"
         for name, allowed in values.items()
     )
 

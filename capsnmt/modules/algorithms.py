@@ -7,7 +7,7 @@ benchmark and the tests read :data:`OF_HEADS` and :data:`OF_LAYERS`.
 from __future__ import annotations
 
 import math
-from typing import Any, Callable, Dict, Tuple
+from typing import Any, Callable, Dict, Optional, Tuple
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +16,8 @@ from capsnmt.routing import dynamic_routing, em_routing, inverted_routing, simpl
 from capsnmt.routing.backend import check_name, usable_backend
 from capsnmt.routing.checks import check_iterations
 from capsnmt.routing.numerics import VARIANCE_FLOOR
+
+COEFFICIENTS = ("agreement", "random")
 
 
 class RoutingAlgorithm:
@@ -30,7 +32,8 @@ class RoutingAlgorithm:
         layers: its name in ``--layer-aggregation``; empty: it does not route layers.
         costs: the names of its learned vectors ``[N]``. They start at 0, or over layers as in
             :meth:`start_costs`.
-        reads_activation: whether layers give it an activation a_in of each pair, ``[..., I, N]``.
+        reads_activation: whether it reads an activation a_in of each pair, ``[..., I, N]``; layers
+            give it one.
     """
 
     operator: Callable[..., Any]
@@ -177,15 +180,25 @@ class CapsuleRouting(nn.Module):
     """What routes votes to N output capsules in T iterations: the part that heads and layers share.
 
     The learned vectors of the algorithm are parameters of the module.
+
+    With ``random`` coefficients EM routing does without agreement, as a control: C = softmax_n(g)
+    with g ~ N(0, 1) ``[I, N]``, drawn once.
+
+    **D**: C is the buffer ``coefficients``: the seed fixes it, checkpoints have it, nothing trains
+    it. With T = 1 the operator's own C is 1/N, so that its activation is N C a_in.
     """
+
+    coefficients: Optional[Tensor]
 
     def choose_routing(
         self,
         routing: str,
         algorithms: Dict[str, RoutingAlgorithm],
         embed_dim: int,
+        inputs: int,
         num_capsules: int,
         iterations: int,
+        coefficients: str,
         backend: str,
     ) -> None:
         """Check and set the attributes; 0 capsules are as many as the model is wide."""
@@ -195,15 +208,29 @@ class CapsuleRouting(nn.Module):
         if num_capsules < 0 or embed_dim % num_capsules:
             raise ValueError(f"{num_capsules} capsules do not divide the width {embed_dim}")
         check_iterations(iterations)
+        if coefficients not in COEFFICIENTS:
+            allowed = ", ".join(COEFFICIENTS)
+            raise ValueError(f"coefficients {coefficients!r} are unknown; choose from {allowed}")
+        random = coefficients == "random"
+        if random and not (algorithms[routing].reads_activation and iterations == 1):
+            raise ValueError(
+                f"random coefficients are of EM routing with one iteration, not of {routing} with "
+                f"{iterations}"
+            )
         check_name(backend)
         self.routing, self.algorithm = routing, algorithms[routing]
         self.num_capsules, self.iterations, self.backend = num_capsules, iterations, backend
         for name in self.algorithm.costs:
             self.register_parameter(name, nn.Parameter(torch.zeros(num_capsules)))
+        C = torch.randn(inputs, num_capsules).softmax(-1) if random else None
+        self.register_buffer("coefficients", C)
 
     def route(self, votes: Tensor, **options: Any) -> Tensor:
         """Route votes ``[..., I, N, D]`` to output capsules ``[..., N, D]``."""
         backend = usable_backend(self.backend, votes, self.training)
         costs = [getattr(self, name) for name in self.algorithm.costs]
         settings = {"iterations": self.iterations, "backend": backend}
+        if self.coefficients is not None:
+            a_in = options.get("input_activation", votes.new_ones(votes.shape[:-1]))
+            options["input_activation"] = self.num_capsules * self.coefficients * a_in
         return self.algorithm.route(votes, *costs, **settings, **options)

@@ -56,7 +56,7 @@ def em_routing(
         beta_a: cost of describing an active capsule, ``[N]``.
         beta_u: cost of leaving an input capsule undescribed, ``[N]``.
         iterations: T >= 1.
-        input_activation: a_in, ``[..., I]`` or ``[..., I, N]``, in 0..1; None = all 1.
+        input_activation: a_in, ``[..., I]`` or ``[..., I, N]``, 0 or more; None = all 1.
         variance_floor: added to every variance, in squared units of the votes.
         backend: ``auto``, ``eager``, ``compiled``, ``cpp`` or ``triton``.
 

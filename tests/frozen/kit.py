@@ -196,6 +196,9 @@ def set_weights(model: torch.nn.Module) -> torch.nn.Module:
     """Give every parameter the values of its name."""
     for name, parameter in model.named_parameters():
         parameter.copy_(weight(name, parameter.shape))
+    for name, buffer in model.named_buffers():
+        if name.endswith("coefficients"):  # drawn
+            buffer.copy_(weight(name, buffer.shape).softmax(-1))
     return model
 
 

@@ -111,6 +111,7 @@ REACHES: Dict[str, Tuple[Sequence[str], Set[str]]] = {
     "--capsule-routing-encoder-layers 2": (CAPSULES, at("encoder", "0", "self_attn")),
     "--capsule-routing-decoder-layers 1": (("--capsule-routing-decoder", "horizontal"), set()),
     "--routing-iterations 5": ((*HEADS, *LAYERS, *CAPSULES), set()),
+    "--routing-coefficients random": ((*HEADS, "--routing-iterations", "1"), set()),
 }
 # where it shows that these reach the model, whose output stays the same
 ELSEWHERE = {

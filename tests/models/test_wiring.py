@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, List, Tuple
+from typing import Any, Dict, List, Tuple
 
 import pytest
 import torch
@@ -88,6 +88,25 @@ def test_a_masked_source_is_the_layer_of_its_number(number: int) -> None:
     torch.testing.assert_close([*masked], expected, rtol=0, atol=0)
 
 
+def test_random_coefficients_are_drawn_by_the_seed_kept_in_training_and_in_checkpoints() -> None:
+    flags = ("--head-aggregation", "em", "--layer-aggregation", "em-routing")
+    flags = (*flags, "--routing-iterations", "1", "--routing-coefficients", "random")
+
+    def drawn(model: torch.nn.Module) -> Dict[str, Tensor]:
+        found = model.named_buffers()
+        return {name: x.clone() for name, x in found if name.endswith("coefficients")}
+
+    trained, same, other = (build("capsnmt_transformer", *flags, seed=n) for n in (1, 1, 2))
+    start = drawn(trained)
+    assert len(start) == 4  # two layers of the encoder, two stacks
+    torch.testing.assert_close(drawn(same), start, rtol=0, atol=0)
+    losses(trained, updates=3)
+    torch.testing.assert_close(drawn(trained), start, rtol=0, atol=0)
+    assert not any(torch.equal(x, start[name]) for name, x in drawn(other).items())
+    other.load_state_dict(trained.state_dict())
+    torch.testing.assert_close(drawn(other), start, rtol=0, atol=0)
+
+
 DEEP = (
     *("--encoder-normalize-before", "--encoder-embed-dim", "32"),
     *("--decoder-layers", "1", "--decoder-normalize-before", "--decoder-embed-dim", "32"),
@@ -95,11 +114,11 @@ DEEP = (
 LENGTH, UPDATES = 4, 50
 
 
-def losses(model: torch.nn.Module) -> List[float]:
+def losses(model: torch.nn.Module, updates: int = UPDATES) -> List[float]:
     """Train to copy sentences of random words; return the loss of each batch."""
     optimizer = torch.optim.Adam(model.train().parameters(), lr=0.01, betas=(0.9, 0.98))
     found = []
-    for update in range(UPDATES):
+    for update in range(updates):
         lines = sentences(*[LENGTH] * 32, seed=update)
         logits = forward(model, lines, lines)
         loss = cross_entropy(logits.flatten(0, 1), batch(lines, left_pad=False).flatten())

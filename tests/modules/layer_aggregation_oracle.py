@@ -134,5 +134,6 @@ def oracle(module: nn.Module, mode: str, states: List[Tensor]) -> Tensor:
             module.iterations,
             activation,
             0.01 * 4 * L,  # a hundredth of the variance with which votes start
+            module.coefficients,
         )
     return torch.cat(list(capsules))

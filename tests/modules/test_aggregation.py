@@ -36,6 +36,9 @@ SETTINGS: Dict[str, Dict[str, Any]] = {
         for mode in OF_LAYERS
         for capsules, own, iterations in [(0, False, 3), (2, True, 3), (2, False, 1), (0, True, 2)]
     },
+    "em-routing:random": {
+        **{"mode": "em-routing", "num_capsules": 2, "iterations": 1, "coefficients": "random"}
+    },
 }
 RESIDUALS = "attention-residuals"
 CONNECTED: Dict[str, Dict[str, Any]] = {
@@ -133,7 +136,9 @@ def head_oracle(module: HeadRouting, token: Tensor) -> Tensor:
     flat = affine(module.votes.weight, hidden, module.votes.bias)  # eq 6
     votes = torch.stack(flat).reshape(HEADS, module.num_capsules, HEAD_WIDTH // module.num_capsules)
     costs = (module.beta_a, module.beta_u) if module.routing == "em" else ()
-    capsules, _ = getattr(oracles, f"{module.routing}_routing")(votes, *costs, module.iterations)
+    given = {} if module.coefficients is None else {"coefficients": module.coefficients}
+    route = getattr(oracles, f"{module.routing}_routing")
+    capsules, _ = route(votes, *costs, module.iterations, **given)
     capsules = torch.cat(list(capsules))
     return capsules if module.norm is None else module.norm(capsules)
 
@@ -149,6 +154,20 @@ def test_the_output_and_its_gradients_equal_the_equations(
     module, heads = randomised(module, 0.6), numbers(2, 2, HEAD_WIDTH)
     expected = torch.stack([head_oracle(module, token) for token in heads.flatten(0, 1)])
     assert_same(module(heads), expected.view(2, 2, HEAD_WIDTH), module, heads)
+
+
+@pytest.mark.parametrize("capsules", [0, 2])
+def test_random_coefficients_are_the_equations_with_every_backend(capsules: int) -> None:
+    torch.manual_seed(0)
+    module = HeadRouting(HEAD_WIDTH, HEADS, "em", capsules, 1, coefficients="random")
+    (C,) = module.buffers()
+    assert C.unique().numel() == C.numel()
+    torch.testing.assert_close(C.sum(-1), torch.ones(HEADS))
+    module, heads = randomised(module, 0.6), numbers(2, 2, HEAD_WIDTH)
+    for dtype, module.backend in ((torch.float64, "eager"), (torch.float32, "auto")):
+        module, heads = module.to(dtype), heads.detach().to(dtype).requires_grad_()
+        expected = torch.stack([head_oracle(module, token) for token in heads.flatten(0, 1)])
+        assert_same(module(heads), expected.view(2, 2, HEAD_WIDTH).to(dtype), module, heads)
 
 
 def test_votes_start_as_large_as_the_projection_they_replace() -> None:

@@ -78,6 +78,12 @@ BAD: List[Tuple[Callable[[], Any], str]] = [
     (lambda: HeadRouting(8, 2, "em", -2), "-2 capsules"),
     (lambda: HeadRouting(8, 2, iterations=0), "iterations.*>= 1, not 0"),
     (lambda: HeadRouting(8, 2, backend="fast"), "backend 'fast'"),
+    (lambda: HeadRouting(8, 2, coefficients="drawn"), "'drawn' .*choose from agreement, random"),
+    (
+        lambda: HeadRouting(8, 2, "simple", iterations=1, coefficients="random"),
+        "random coefficients are of EM .*one iteration, not of simple with 1",
+    ),
+    (lambda: aggregate(coefficients="random"), "not of em-routing with 3"),
     (lambda: MultiLayerAttention(4, 2, 2, "M-02"), "'M-02'.*M-00, M-01, M-10, M-11"),
     (lambda: MultiLayerAttention(4, 2, 0, "M-00"), "num_sources must be .* 1, not 0"),
     (lambda: aggregate("max"), "'max'.*linear, iterative, dynamic, attention, dynamic-routing"),

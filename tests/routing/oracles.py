@@ -108,13 +108,23 @@ def inverted_routing(votes, iterations):
     return capsule_tensor(p), trace
 
 
-def em_routing(votes, beta_a, beta_u, iterations, activation=None, variance_floor=VARIANCE_FLOOR):
+def em_routing(
+    votes,
+    beta_a,
+    beta_u,
+    iterations,
+    activation=None,
+    variance_floor=VARIANCE_FLOOR,
+    coefficients=None,
+):
     """li2019 Algorithm 2, dou2019 Algorithm 2; densities multiplied over D, as Hinton et al. do.
 
     Returns capsules [N, D] and C of each iteration.
     """
     I, N, D = votes.shape
     C = [[zero() + 1 / N for _ in range(N)] for _ in range(I)]  # line 2
+    if coefficients is not None:  # a control starts with others
+        C = [list(row) for row in coefficients]
     trace = []
     for t in range(iterations):  # line 3
         trace.append(capsule_tensor(C))

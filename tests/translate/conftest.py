@@ -44,14 +44,21 @@ ROWS = {
         {"en": "moses", "zh": "characters"},
         {"size": 60, "method": "sentencepiece", "joint": False},
     ),
+    "random": Row(
+        "transformer_em_routing_tiny", "en de", {"en": "moses", "de": "moses"}, {"size": 60}
+    ),
+}
+# updates enough for translations that differ, and a backend that a model need not keep
+TRAINED = {
+    "plain": (60,),
+    "routed": (20, "--routing-backend", "eager"),
+    "random": (20, "--routing-iterations", "1", "--routing-coefficients", "random"),
 }
 
 
 def _make(folder: Path) -> None:
     for name, row in ROWS.items():
-        # updates enough for translations that differ, and a backend that a model need not keep
-        given = (20, "--routing-backend", "eager") if name == "routed" else (60,)
-        finish_run(folder, name, row, *given)
+        finish_run(folder, name, row, *TRAINED[name])
 
 
 def finish_run(folder: Path, name: str, row: Row, updates: int, *extra: object) -> RunFolder:

@@ -43,9 +43,11 @@ class HeadRouting(CapsuleRouting):
         normalize: apply a LayerNorm to the output capsules.
         backend: the routing backend, see :mod:`capsnmt.routing.backend`.
         input_dim: width of the concatenated heads; 0 means d.
+        coefficients: ``agreement``, or ``random``, see :class:`.CapsuleRouting`.
 
     Raises:
-        ValueError: ``routing`` or ``backend`` is unknown, N does not divide d, or T is below 1.
+        ValueError: ``routing`` or ``backend`` is unknown, N does not divide d, T is below 1, or
+            ``coefficients`` are not as above.
 
     >>> import torch
     >>> routing = HeadRouting(8, num_heads=2, routing="em", num_capsules=4)
@@ -65,9 +67,11 @@ class HeadRouting(CapsuleRouting):
         normalize: bool = False,
         backend: str = "auto",
         input_dim: int = 0,
+        coefficients: str = "agreement",
     ) -> None:
         super().__init__()
-        self.choose_routing(routing, OF_HEADS, embed_dim, num_capsules, iterations, backend)
+        sizes = embed_dim, num_heads, num_capsules, iterations
+        self.choose_routing(routing, OF_HEADS, *sizes, coefficients, backend)
         self.num_heads = num_heads
         self.hidden = nn.Linear(input_dim or embed_dim, embed_dim)
         self.votes = nn.Linear(embed_dim, num_heads * embed_dim)

@@ -70,9 +70,11 @@ class LayerRouting(LayerAggregation, CapsuleRouting):
         own: the capsule of layer l is computed from H^l alone.
         iterations: T.
         backend: the routing backend, see :mod:`capsnmt.routing.backend`.
+        coefficients: ``agreement``, or ``random``, see :class:`.CapsuleRouting`.
 
     Raises:
-        ValueError: ``routing`` or ``backend`` is unknown, N does not divide d, or T is below 1.
+        ValueError: ``routing`` or ``backend`` is unknown, N does not divide d, T is below 1, or
+            ``coefficients`` are not as above.
 
     >>> routing = LayerRouting(8, num_layers=3, routing="dynamic-routing", num_capsules=4)
     >>> routing(list(torch.randn(3, 5, 2, 8))).shape  # L = 3 layers [T, B, d]
@@ -88,9 +90,11 @@ class LayerRouting(LayerAggregation, CapsuleRouting):
         own: bool = False,
         iterations: int = 3,
         backend: str = "auto",
+        coefficients: str = "agreement",
     ) -> None:
         super().__init__(embed_dim, num_layers)
-        self.choose_routing(routing, OF_LAYERS, embed_dim, num_capsules, iterations, backend)
+        sizes = embed_dim, num_layers, num_capsules, iterations
+        self.choose_routing(routing, OF_LAYERS, *sizes, coefficients, backend)
         self.own = own
         linear = functools.partial(BlockLinear, num_layers) if own else nn.Linear
         concatenated = num_layers * embed_dim
