@@ -32,7 +32,7 @@ parse "--quick --pair= --minutes= --max-update= --output= --seed= --dry-run" "$@
 name=${pair:-en-de} configs=demo updates=1200
 [ -z "$quick" ] || name=quick
 case $name in
-  quick) title="words in reverse order" pair=src-rev configs=reversal updates=400 ;;
+  quick) title="words in reverse order" pair=src-tgt configs=reversal updates=400 ;;
   en-de) title="English to German" ;;
   es-en) title="Spanish to English" ;;
   en-vi) title="English to Vietnamese" ;;
@@ -67,7 +67,7 @@ text=$output/text
 source=${pair%-*} target=${pair#*-}
 prepare=("$PYTHON" -m capsnmt.corpora --train "$text/train."{"$source","$target"} --output "$output/data")
 if [ "$quick" ]; then
-  show "$PYTHON" "$REPO/data_prep/reversals.py" --output "$text"
+  show "$PYTHON" "$REPO/data_prep/composition.py" --task demo --output "$text"
 else
   show "$PYTHON" "$REPO/data_prep/catalogues.py" --pair "$pair" --output "$text"
   prepare+=(--valid "$text/valid."{"$source","$target"} --test "$text/test."{"$source","$target"}

@@ -104,7 +104,7 @@ def test_the_quick_demo_learns_to_reverse_words(tmp_path: Path) -> None:
     flags = ("--quick", "--output", tmp_path)
     text, *_ = script("demo.sh", *flags, "--dry-run").stdout.splitlines()
     subprocess.run([sys.executable, *shlex.split(text)[1:]], check=True)
-    sources, targets = ((tmp_path / "text" / f"train.{x}").open() for x in ("src", "rev"))
+    sources, targets = ((tmp_path / "text" / f"train.{x}").open() for x in ("src", "tgt"))
     with sources, targets:
         assert all(a.split() == b.split()[::-1] for a, b in zip(sources, targets))
     for module, *words in commands("demo.sh", *flags):

@@ -1,0 +1,107 @@
+"""The suite of made-up tasks: SCAN against its published rules and splits, and the table."""
+
+from __future__ import annotations
+
+import statistics
+from itertools import product
+from pathlib import Path
+from typing import Iterator, List, Set
+
+import pytest
+
+from data_prep.composition import TASKS, commands
+from tests.commands import command, is_refusal, succeed
+from tests.report.finished_runs import REFERENCES, TEST_SET, add_seeds, write_generated, write_run
+
+pytestmark = pytest.mark.one_host
+TURN = {"left": ["LTURN"], "right": ["RTURN"]}
+
+
+def acted(phrase: str) -> List[str]:
+    """The double brackets of Lake and Baroni (2018), rule by rule."""
+    for word in (" and ", " after "):
+        if word in phrase:
+            x, y = phrase.split(word)
+            return acted(x) + acted(y) if word == " and " else acted(y) + acted(x)
+    *start, last = phrase.split()
+    if last in ("twice", "thrice"):
+        return acted(" ".join(start)) * (2 if last == "twice" else 3)
+    if last not in TURN:
+        return [phrase.upper()]
+    action = [] if start[0] == "turn" else acted(start[0])
+    if start[-1] == "opposite":
+        return TURN[last] + TURN[last] + action
+    if start[-1] == "around":
+        return (TURN[last] + action) * 4
+    return TURN[last] + action
+
+
+def derived() -> Iterator[str]:
+    """Every sentence of the grammar, by its nonterminals U, D, V, S and C."""
+    U = ["walk", "look", "run", "jump"]
+    D = [f"{verb} {side}" for verb in (*U, "turn") for side in TURN]
+    V = [*U, *D, *(d.replace(" ", f" {how} ") for d in D for how in ("opposite", "around"))]
+    S = [*V, *(f"{v} {times}" for v in V for times in ("twice", "thrice"))]
+    yield from S
+    yield from (f"{x} {word} {y}" for x, y in product(S, repeat=2) for word in ("and", "after"))
+
+
+def test_scan_is_every_command_of_the_grammar_with_its_actions() -> None:
+    found = commands()
+    assert sorted(found) == sorted(derived())
+    assert len(found) == 20_910
+    assert all(actions.split() == acted(phrase) for phrase, actions in found.items())
+
+
+@pytest.mark.parametrize(
+    ("task", "train", "test"),
+    [("scan_simple", 16_728, 4_182), ("scan_length", 16_990, 3_920), ("scan_jump", 14_670, 7_706)],
+)
+def test_a_split_of_scan_has_the_published_sizes(task: str, train: int, test: int) -> None:
+    splits = TASKS[task]()
+    assert {name: len(pairs) for name, pairs in splits.items()} == {"train": train, "test": test}
+    known, new = ({*pairs} for pairs in splits.values())
+    assert known | new == {*commands().items()}
+    assert not known & new
+    lengths: List[Set[int]] = [{len(y.split()) for _, y in pairs} for pairs in (known, new)]
+    if task == "scan_length":
+        assert (max(lengths[0]), min(lengths[1]), max(lengths[1])) == (22, 24, 48)
+    if task == "scan_jump":
+        assert [x for x, _ in known if "jump" in x] == ["jump"]
+        assert splits["train"].count(("jump", "JUMP")) == 1_467  # a tenth
+        assert all("jump" in x for x, _ in new)
+
+
+@pytest.mark.parametrize(("task", "step"), [("copy", 1), ("reversal", -1), ("demo", -1)])
+def test_a_sequence_is_copied_or_reversed_beyond_the_trained_length(task: str, step: int) -> None:
+    splits = TASKS[task]()
+    lengths = {}
+    for name, pairs in splits.items():
+        assert all(y.split() == x.split()[::step] for x, y in pairs)
+        lengths[name] = {len(x.split()) for x, _ in pairs}
+    assert task == "demo" or max(lengths["train"]) < min(lengths["test"])
+    assert TASKS[task]() == splits  # the same each time
+
+
+def test_the_table_counts_whole_sequences_over_seeds(tmp_path: Path) -> None:
+    right = {"baseline": (3, 6, 9), "em_routing": (12, 15, 30)}
+    for row, counts in right.items():
+        write_run(tmp_path / "copy", row)
+        for folder, count in zip(add_seeds(tmp_path / "copy", row, counts, counts), counts):
+            found = [*REFERENCES[:count], *(f"{line} gut" for line in REFERENCES[count:])]
+            write_generated(folder / f"generate-{TEST_SET}.txt", found)
+    header, _, *lines = succeed("scripts.composition", tmp_path).strip().splitlines()
+    table = [[cell.strip() for cell in line.split("|")[1:-1]] for line in (header, *lines)]
+    assert table[0] == ["task", "system", "parameters", "seeds", "test", "95%", "Δ test", "95%"]
+    for line, (row, counts) in zip(table[1:], right.items()):
+        shares = [100 * count / len(REFERENCES) for count in counts]
+        mean, std = statistics.mean(shares), statistics.stdev(shares)
+        reach = 4.302653 * std / 3**0.5  # t of two degrees of freedom
+        low, high = max(0, mean - reach), min(100, mean + reach)
+        assert line[:4] == ["copy", f"`{row}`", "6", "3"]
+        assert line[4:6] == [f"{mean:.2f} ± {std:.2f}", f"{low:.1f} to {high:.1f}"]
+    assert table[1][6:] == ["–", "–"]
+    assert table[2][6] == "+43.33"
+    assert (tmp_path / "composition.md").read_text("utf-8").splitlines() == [header, _, *lines]
+    empty = command("scripts.composition", tmp_path / "copy")
+    is_refusal(empty.returncode, empty.stderr, "has no runs of the suite")
