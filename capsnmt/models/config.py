@@ -43,9 +43,7 @@ AGAIN = "layers run again from outside of the graph"
 FP16 = ("memory_efficient_fp16", "fp16")  # the first sets the second
 PRUNED = "pruning removes layers that are read"
 RENUMBERED = "pruning renumbers the layers that are named"
-NOT_EM = [
-    name for name, each in (*OF_HEADS.items(), *OF_LAYERS.items()) if not each.reads_activation
-]
+NOT_EM = [name for name, each in {**OF_HEADS, **OF_LAYERS}.items() if not each.reads_activation]
 ONLY_EM = "only EM routing can have them"
 ANEW = "of every update are drawn anew"
 READ = "it reads every layer on the way"

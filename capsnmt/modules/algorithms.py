@@ -208,21 +208,18 @@ class CapsuleRouting(nn.Module):
         if num_capsules < 0 or embed_dim % num_capsules:
             raise ValueError(f"{num_capsules} capsules do not divide the width {embed_dim}")
         check_iterations(iterations)
-        if coefficients not in COEFFICIENTS:
-            allowed = ", ".join(COEFFICIENTS)
-            raise ValueError(f"coefficients {coefficients!r} are unknown; choose from {allowed}")
-        random = coefficients == "random"
-        if random and not (algorithms[routing].reads_activation and iterations == 1):
+        of_em = algorithms[routing].reads_activation and iterations == 1
+        if coefficients not in COEFFICIENTS[: 1 + of_em]:
             raise ValueError(
-                f"random coefficients are of EM routing with one iteration, not of {routing} with "
-                f"{iterations}"
+                f"{routing} with {iterations} iterations has no coefficients {coefficients!r}; "
+                f"give agreement, or, to EM routing with one iteration, random"
             )
         check_name(backend)
         self.routing, self.algorithm = routing, algorithms[routing]
         self.num_capsules, self.iterations, self.backend = num_capsules, iterations, backend
         for name in self.algorithm.costs:
             self.register_parameter(name, nn.Parameter(torch.zeros(num_capsules)))
-        C = torch.randn(inputs, num_capsules).softmax(-1) if random else None
+        C = torch.randn(inputs, num_capsules).softmax(-1) if coefficients == "random" else None
         self.register_buffer("coefficients", C)
 
     def route(self, votes: Tensor, **options: Any) -> Tensor:
