@@ -11,13 +11,16 @@ import sys
 from pathlib import Path
 from typing import Iterator, List, Optional, Tuple
 
+import numpy as np
+
 from capsnmt.cli import ConfigurationError, OneLineParser, run_command
 from capsnmt.corpora.prepared import PreparedData
 from capsnmt.evaluation.outputs import read_lines
 from capsnmt.evaluation.scores import Spread, spread
+from capsnmt.evaluation.significance import Seeds, difference_of
 from capsnmt.files import write_all
 from capsnmt.pages.page import Markdown, Table
-from capsnmt.report.tables import MINUS, NONE, difference_cell, interval, mean_cell
+from capsnmt.report.tables import MINUS, NONE, difference_cell, mean_cell
 from capsnmt.runs.finished import FinishedRun, find_runs
 from capsnmt.runs.trained_rows import TrainedRow, group
 from scripts.results import translations
@@ -63,7 +66,14 @@ def lines(task: str, rows: List[TrainedRow]) -> Iterator[List[str]]:
             yield [*cells, NONE, NONE]
         else:
             difference = difference_cell(found.mean - baseline.mean)
-            yield [*cells, difference, reach(interval(found, baseline))]
+            yield [*cells, difference, reach(welch(found, baseline))]
+
+
+def welch(one: Spread, other: Spread) -> Optional[Tuple[float, float]]:
+    """Return Welch's 95% interval of the difference of two means over seeds."""
+    seeds = (Seeds(np.array(x.values), np.zeros((len(x.values), 1))) for x in (one, other))
+    found = difference_of(*seeds)
+    return None if found is None else found.test(sentences=False)[1]
 
 
 def reach(bounds: Optional[Tuple[float, float]]) -> str:

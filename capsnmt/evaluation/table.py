@@ -35,13 +35,15 @@ def as_text(found: Union[Evaluation, Evaluations], details: bool = False) -> str
         paragraphs.append(f"{test_set}{each.segments:,} segments, {reference}: {texts}")
     outputs = [out for each in sets.values() for sys in each.systems for out in sys.outputs]
     shown = common_metrics(outputs)
-    for key, metric in shown.items():
+    if not found.comparisons:
+        paragraphs.append(_scores(sets, shown))
+    for key, metric in shown.items() if found.comparisons else ():
         title = metric if key in METRICS else f"{metric}, means of the scores of all segments"
         paragraphs.append(f"{title}\n{_differences(sets, found.comparisons, key)}")
     tokenised = {key: key for key in COMPARABLE if all(key in each.scores for each in outputs)}
     if tokenised:
         paragraphs.append(
-            "tokenised BLEU, not comparable with the scores above:\n" + _tokenised(sets, tokenised)
+            "tokenised BLEU, not comparable with the scores above:\n" + _scores(sets, tokenised)
         )
     shown.update(tokenised)
     paragraphs.append("\n".join(_signatures(sets, shown)))
@@ -55,12 +57,15 @@ def as_text(found: Union[Evaluation, Evaluations], details: bool = False) -> str
     return "\n\n".join(paragraphs)
 
 
-def _tokenised(sets: Mapping[str, Evaluation], keys: Mapping[str, str]) -> str:
-    header = [f"{name} {key}".strip() for name in sets for key in keys]
+def _scores(sets: Mapping[str, Evaluation], metrics: Mapping[str, str]) -> str:
+    """Return one table of all metrics, which map to their names, over seeds."""
+    header = [f"{name} {metric}".strip() for name in sets for metric in metrics.values()]
     rows = []
     for number, system in enumerate(next(iter(sets.values())).systems):
-        found = (each.systems[number].spread(key) for each in sets.values() for key in keys)
-        rows.append([system.name, *(_spread_text(each, "bleu") for each in found)])
+        found = (
+            _spread_text(s.systems[number].spread(x), x) for s in sets.values() for x in metrics
+        )
+        rows.append([system.name, *found])
     return _table(["system", *header], rows)
 
 
@@ -72,16 +77,12 @@ def _differences(
     rows = []
     for number, system in enumerate(next(iter(sets.values())).systems):
         spreads = (each.systems[number].spread(key) for each in sets.values())
-        row = [
-            system.name,
-            str(len(system.outputs)),
-            *(_spread_text(each, key) for each in spreads),
-        ]
-        if compared:
-            row += _difference(compared[system.name]) if system.name in compared else [""] * 4
-        rows.append(row if len(compared) > 1 else row[: -1 if compared else None])
+        row = [system.name, str(len(system.outputs))]
+        row += [_spread_text(each, key) for each in spreads]
+        row += _difference(compared[system.name]) if system.name in compared else [""] * 4
+        rows.append(row if len(compared) > 1 else row[:-1])
     header = ["system", "seeds", *(name or "score" for name in sets)]
-    header += ["Δ", "95% of Δ", "p", "p, Holm"] if compared else []
+    header += ["Δ", "95% of Δ", "p", "p, Holm"]
     return _table(header[: len(rows[0])], rows)
 
 

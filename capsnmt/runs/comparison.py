@@ -16,6 +16,7 @@ from capsnmt.runs.records import Score
 from capsnmt.runs.trained_rows import TrainedRow
 
 METRICS = ("bleu", "chrf")
+SAME = 1e-6  # BLEU
 
 
 def compare_rows(
@@ -26,7 +27,7 @@ def compare_rows(
     ``references`` are those of each test set.
 
     The tests are those of ``capsnmt-evaluate``. ``None``, with a warning, where a translation or
-    reference is not there.
+    reference is not there, or is not what was scored.
     """
     settings: Dict[str, Settings] = {}
     systems: Dict[str, Systems] = {}
@@ -55,7 +56,18 @@ def compare_rows(
             ),
             compare_mt=None,
         )
-    return evaluate_sets(settings, systems)
+    found = evaluate_sets(settings, systems)
+    for test_set, evaluation in found.test_sets.items():
+        for row, system in zip(rows, evaluation.systems):
+            for run, output in zip(row.runs, system.outputs):
+                known, now = (x.scores["bleu"].score for x in (run.output(test_set), output))
+                if abs(known - now) > SAME:
+                    say(
+                        f"warning: {run.folder.scores}: BLEU on {test_set} is {known:.2f}, of its "
+                        f"translations {now:.2f}: no difference is tested; score them again"
+                    )
+                    return None
+    return found
 
 
 def _translations(row: TrainedRow, test_set: str) -> List[Output]:
