@@ -107,7 +107,9 @@ def _comparisons(row: TrainedRow, references: References) -> Dict[str, List[Comp
     if name is None:
         return {}
     seeds = _finished(first.folder.row.parent / name)
-    runs = [run for _, run in sorted(seeds.items()) if not differing_texts(first, run, "reference")]
+    runs = [
+        run for _, run in sorted(seeds.items()) if not [*differing_texts(first, run, "reference")]
+    ]
     if not runs or any(differences_between(runs[0], run) for run in runs):
         return {}
 

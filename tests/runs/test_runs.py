@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from capsnmt import records
 from capsnmt.cli import ConfigurationError
+from capsnmt.evaluation.__main__ import main as evaluate
 from capsnmt.evaluation.scores import METRICS
 from capsnmt.records import RecordError
 from capsnmt.runs.folder import RunFolder
@@ -34,6 +35,7 @@ from capsnmt.runs.records import (
 )
 from capsnmt.runs.summary import lines, summarise
 from capsnmt.runs.trained_rows import training_differences
+from tests.report.finished_runs import TRANSLATIONS as ROWS
 from tests.report.finished_runs import edit, write_run
 
 POINT = SweepPoint(row="em", flag="layer-capsules", value=8)
@@ -325,3 +327,21 @@ def test_the_updates_of_the_initial_model_are_counted_next_to_the_own(
     for seed, updates in ((5, 80), (6, 60)):
         run = add_seed(first, tmp_path, seed, 42.0, initial_updates=updates, patience=10)
     assert (summary_of(run)["seeds"], summary_of(run)["initial-updates"]) == ([5, 6], 80)
+
+
+def test_a_row_has_its_difference_to_the_baseline_that_is_finished(tmp_path: Path) -> None:
+    """As the command that compares their outputs."""
+    write_run(tmp_path, "baseline")
+    run = RunFolder(write_run(tmp_path, "em_routing", "baseline"))
+    references = {"test": [tmp_path / "data/raw/test.de"]}
+    record = tmp_path / "compared.json"
+    files = (RunFolder(tmp_path / row / "seed-1").generated("test") for row in ROWS)
+    given = [*map("=".join, zip(ROWS, map(str, files))), "--baseline", "baseline", "--json"]
+    given += [str(record), "--reference", str(references["test"][0]), "--target-lang", "de"]
+    assert evaluate([*given, "--metrics", "bleu,chrf"]) == 0
+    found = summarise(run, references)
+    assert records.plain(found.comparisons["test"]) == records.load(record)["comparisons"]
+    (line, *_) = [line for line in lines(found) if "to baseline" in line]
+    assert line.startswith("test: bleu ")
+    shutil.rmtree(tmp_path / "baseline")
+    assert summarise(run, references).comparisons == {}
