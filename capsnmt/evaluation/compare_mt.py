@@ -1,8 +1,7 @@
 """compare-mt's report (Neubig et al. 2019), in a folder of its own.
 
 **D**: its numbers are never mixed with ours. Its bootstrap resamples half of the sentences, which
-no flag changes and which is what Ampomah et al. 2020 report. sacreBLEU's resamples all of them and
-is the primary test. compare-mt does not seed itself: here its seed is fixed, and the command is
+no flag changes and which is what Ampomah et al. 2020 report. compare-mt does not seed itself: here its seed is fixed, and the command is
 written into the folder.
 """
 
@@ -24,6 +23,7 @@ from capsnmt.evaluation.scores import Test
 
 OUTPUT = "report"  # its folder, where it runs
 PAGE = "index.html"
+MOST = 1000  # samples: it scores them one by one
 # the order of its tables is the order of Python sets
 FIXED = {"PYTHONUTF8": "1", "PYTHONHASHSEED": "0", "PYTHONWARNINGS": "ignore"}
 
@@ -49,7 +49,7 @@ def write_report(
     """Write compare-mt's report into a folder that passes `check_folder`.
 
     Texts are tokens of each segment, separated by spaces. The other systems are compared with the
-    first; the bootstrap takes the samples and the seed of the test.
+    first; the bootstrap takes the seed of the test, and its samples up to 1,000.
     """
     against = ";".join(f"0-{number}" for number in range(1, len(systems)))
     directions = f",compare_directions={against}" if against else ""
@@ -65,7 +65,7 @@ def write_report(
             write("reference", reference),
             *(write(f"system-{number}", lines) for number, lines in enumerate(systems.values())),
             *("--sys_names", *map(html.escape, systems)),
-            *("--compare_scores", f"score_type=bleu,bootstrap={test.samples}"),
+            *("--compare_scores", f"score_type=bleu,bootstrap={min(test.samples, MOST)}"),
             "score_type=length",
             *("--compare_ngrams", f"compare_type=match{directions}"),
             *("--compare_sentence_examples", f"score_type=sentbleu{directions}"),

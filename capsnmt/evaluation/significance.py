@@ -270,7 +270,7 @@ def compare(
             known: Dict[str, Any] = {}
             ours, theirs = (Seeds(scores[[*each]], resampled[[*each]]) for each in (own, firsts))
             difference = difference_of(ours, theirs)
-            if len(own) == len(firsts) == 1 and resampled.shape[1] > 1:
+            if len(own) == len(firsts) == 1:
                 drawn = resampled[own[0]] - resampled[firsts[0]]
                 p = p_value(test, delta, drawn, exchanged[own[0]])
                 known.update(p_value=p, interval=interval_of(drawn))

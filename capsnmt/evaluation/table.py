@@ -22,6 +22,8 @@ from capsnmt.evaluation.scores import (
     digits,
 )
 
+FEW = 10  # segments: one trial in 2^9 exchanges all or none of them
+
 
 def as_text(found: Union[Evaluation, Evaluations], details: bool = False) -> str:
     """Return what fits a screen: scores, differences, p; with ``details`` all else as well."""
@@ -48,7 +50,8 @@ def as_text(found: Union[Evaluation, Evaluations], details: bool = False) -> str
     shown.update(tokenised)
     paragraphs.append("\n".join(_signatures(sets, shown)))
     if first.test is not None:
-        paragraphs.append("\n".join(_explanations(found.comparisons, first.test, len(sets))))
+        sizes = [each.segments for each in sets.values()]
+        paragraphs.append("\n".join(_explanations(found.comparisons, first.test, sizes)))
     for plan in found.plans:
         paragraphs.append(_plan_text(plan))
     if details:
@@ -119,10 +122,14 @@ def _signatures(sets: Mapping[str, Evaluation], shown: Mapping[str, str]) -> Ite
             yield "BLEU is also that of mteval-v13a.pl -c: same tokeniser and smoothing"
 
 
-def _explanations(comparisons: Sequence[Comparison], test: Test, sets: int) -> Iterator[str]:
-    """Yield what Δ and p are, and what they cannot say."""
-    several = f", means over {sets} test sets" if sets > 1 else ""
+def _explanations(
+    comparisons: Sequence[Comparison], test: Test, sizes: Sequence[int]
+) -> Iterator[str]:
+    """Yield what Δ and p are, and what they cannot say; ``sizes`` are those of the test sets."""
+    several = f", means over {len(sizes)} test sets" if len(sizes) > 1 else ""
     yield f"Δ: the difference to {test.baseline}{several}; ±: the standard deviation over seeds"
+    if min(sizes) < FEW:
+        yield f"{min(sizes)} segment(s) are too few: nothing is known of other sentences"
     seeds = [each.seeds for each in comparisons]
     if (1, 1) in seeds:
         yield (

@@ -219,7 +219,7 @@ def test_what_seeds_cannot_say_is_said(systems: Dict[str, str], tmp_path: Path) 
         sides = found[0]["seeds"]
         known = min(sides) == max(sides) == 1 or "fewer" in line
         assert all(("p_value" in each) == known for each in found), line
-        if not line:
+        if "segment" in line:
             assert {each["p_value"] for each in found} == {1.0}
 
 
