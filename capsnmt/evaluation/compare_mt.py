@@ -1,8 +1,8 @@
 """compare-mt's report (Neubig et al. 2019), in a folder of its own.
 
 **D**: its numbers are never mixed with ours. Its bootstrap resamples half of the sentences, which
-no flag changes and which is what Ampomah et al. 2020 report. compare-mt does not seed itself: here its seed is fixed,
-and the command is written into the folder.
+no flag changes and which is what Ampomah et al. 2020 report. compare-mt does not seed itself: here
+its seed is fixed, and the command is written into the folder.
 """
 
 from __future__ import annotations
