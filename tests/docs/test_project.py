@@ -29,7 +29,7 @@ def test_every_relative_link_and_anchor_exists(page: Path) -> None:
     assert not broken
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page.stem != "CHANGELOG"], ids=name)
+@every_page
 def test_no_two_headings_of_a_page_have_the_same_anchor(page: Path) -> None:
     assert len(set(anchors(page))) == len(anchors(page))
 

@@ -97,9 +97,6 @@ QUOTES: Dict[Tuple[str, str], Callable[[], List[str]]] = {
         f"{cell('tutorials/checkpoint.md', 'validation loss after updates', CONTINUED, 1)[0]:.2f}"
     ],
     ("docs/head_aggregation.md", r"\(exactly (\S+); `em` (\S+)\)"): of_six_layers,
-    ("CHANGELOG.md", r"(\S+) to (\S+) times as fast in fp32 and (\S+) in bf16"): measured(
-        "Transformer | program", "", ".1f", (3, 4), (3, 0), (3, 5)
-    ),
 }
 
 
