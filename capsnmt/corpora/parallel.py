@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
 import signal
 import threading
-import traceback
 from collections import deque
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import ExitStack
 from itertools import chain, islice
-from multiprocessing.connection import Connection
 from pathlib import Path
-from queue import SimpleQueue
+from tempfile import TemporaryDirectory
 from typing import Any, Callable, Deque, Iterable, Iterator, Sequence, Tuple, TypeVar
 
 from capsnmt.cli import ExecutionError
@@ -65,43 +65,44 @@ def map_jobs(
 ) -> Iterator[T]:
     """Yield ``function(*job)`` for every job, in order.
 
-    A job is taken only when a worker is about to need it. **D**: not joblib's generator, which
-    starts all jobs however slowly its results are taken. One worker, or one job, needs only this
+    A job is taken only when a worker is about to need it. One worker, or one job, needs only this
     process.
+
+    **D**: jobs and results are files, and the queues of the pool have their names: a worker that is
+    killed while it writes more than a pipe holds would leave the pool waiting for ever.
     """
     jobs = iter(jobs)
     first = [*islice(jobs, workers)]
     if len(first) < 2:
         yield from (function(*job) for job in chain(first, jobs))
         return
-    free: SimpleQueue[Connection] = SimpleQueue()
+    begun: Deque[Future[Path]] = deque()
 
-    def done_by_a_worker(job: Tuple[Any, ...]) -> T:
-        worker = free.get()
+    def oldest() -> Any:
+        file = begun.popleft().result()
+        result = pickle.loads(file.read_bytes())
+        file.unlink()
+        return result
+
+    others = {*multiprocessing.active_children()}
+    with TemporaryDirectory() as folder, ProcessPoolExecutor(len(first), None, _begin) as pool:
         try:
-            worker.send(job)
-            result, failure = worker.recv()
-        except (EOFError, OSError):
+            for number, job in enumerate(chain(first, jobs)):
+                file = Path(folder, str(number))
+                file.write_bytes(pickle.dumps((function, job)))
+                begun.append(pool.submit(_work, file))
+                if len(begun) == len(first) * JOBS_A_WORKER:
+                    yield oldest()
+            while begun:
+                yield oldest()
+        except BrokenProcessPool:
             raise ExecutionError(
                 f"one of {len(first)} workers was killed, perhaps because memory is short: the "
                 f"same command resumes; fewer --workers need less memory"
             ) from None
-        finally:
-            free.put(worker)
-        if failure:
-            raise result from RuntimeError(failure)
-        return result
-
-    with ThreadPoolExecutor(len(first)) as threads, ExitStack() as started:
-        for _ in first:
-            free.put(started.enter_context(_worker(function)))
-        begun: Deque[Future[T]] = deque()
-        for job in chain(first, jobs):
-            begun.append(threads.submit(done_by_a_worker, job))
-            if len(begun) == len(first) * JOBS_A_WORKER:
-                yield begun.popleft().result()
-        while begun:
-            yield begun.popleft().result()
+        finally:  # after an error, or Ctrl-C: do not wait for what is in progress
+            for worker in {*multiprocessing.active_children()} - others:
+                worker.kill()
 
 
 def map_file(
@@ -113,36 +114,16 @@ def map_file(
         stream.writelines(with_progress(chunks, read.name))
 
 
-@contextmanager
-def _worker(function: Callable[..., T]) -> Iterator[Connection]:
-    """Start a process that applies the function to what the connection sends.
-
-    **D**: a pipe and a thread of ours for each, and not concurrent.futures: there all share a
-    queue, and one that is killed while it writes a result leaves the others waiting for ever.
-    """
-    ours, its = multiprocessing.Pipe()
-    process = multiprocessing.Process(target=_work, args=(function, its), daemon=True)
-    process.start()
-    its.close()
-    try:
-        yield ours
-    finally:  # after an error, or Ctrl-C: do not wait for what is in progress
-        process.kill()
-        process.join()
-
-
-def _work(function: Callable[..., T], connection: Connection) -> None:
+def _begin() -> None:
     # Ctrl-C reaches the process group; only the parent handles it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    while True:
-        job = connection.recv()
-        answer: Tuple[Any, str]
-        try:
-            answer = function(*job), ""
-        except Exception as error:  # the parent raises it
-            answer = error, traceback.format_exc()
-        connection.send(answer)
+
+
+def _work(file: Path) -> Path:
+    function, job = pickle.loads(file.read_bytes())
+    file.write_bytes(pickle.dumps(function(*job)))
+    return file
 
 
 def _end_with_parent() -> None:
