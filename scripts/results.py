@@ -21,6 +21,7 @@ from msgspec.structs import replace
 
 from capsnmt import records
 from capsnmt.cli import ConfigurationError, OneLineParser, comma_list, run_command
+from capsnmt.configurations.schema import Scoring
 from capsnmt.corpora.prepared import MANIFEST, PreparedData
 from capsnmt.evaluation.__main__ import parse_arguments
 from capsnmt.evaluation.evaluate import evaluate, evaluate_sets
@@ -31,7 +32,7 @@ from capsnmt.files import atomic_writer, sha256
 from capsnmt.runs.finished import FinishedRun
 from capsnmt.runs.folder import RunFolder
 from capsnmt.runs.learning_curve import LearningCurve, read_learning_curve
-from capsnmt.runs.records import RunConfig, Score
+from capsnmt.runs.records import RunConfig
 from capsnmt.runs.trained_rows import check_one_row
 
 DIFFERENCES = "differences.json"  # test set -> the evaluation of a run against the baseline
@@ -73,7 +74,9 @@ def facts(run: FinishedRun) -> Dict[str, Any]:
 
 def translations(output: Path, config: RunConfig) -> List[str]:
     """Return the translations of a test set in its order, as words."""
-    text = text_format(remove_bpe=(config.settings.score or Score()).remove_bpe, detokenize="none")
+    text = text_format(
+        remove_bpe=(config.settings.score or Scoring()).remove_bpe, detokenize="none"
+    )
     return read_output(str(output), config.row, text).tokens
 
 
@@ -168,7 +171,7 @@ def compared(
 
 def of_text(run: FinishedRun, references: Sequence[Path]) -> List[str]:
     """Return the flags of ``capsnmt-evaluate`` for kept translations."""
-    score = run.settings.score or Score()
+    score = run.settings.score or Scoring()
     words = ["--input", "plain", "--detokenize"]
     words.append(text_format("generate", score.remove_bpe, score.detokenize).detokenize)
     words += [word for path in references for word in ("--reference", str(path))]

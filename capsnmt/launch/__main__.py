@@ -19,9 +19,9 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         require("fairseq")
         with quiet(), stoppable():
             # Importing torch and fairseq takes seconds; --help and a bad flag do not need them.
-            from capsnmt.launch.launch import launch
+            from capsnmt.launch.dispatch import dispatch
 
-            launch(options, words)
+            dispatch(options, words)
 
     return run_command(command, "stopped: the same command resumes")
 

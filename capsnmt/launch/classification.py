@@ -11,7 +11,7 @@ from typing import List, Optional
 from capsnmt import records
 from capsnmt.cli import ConfigurationError
 from capsnmt.files import plain_or_gzipped
-from capsnmt.launch import flags, training
+from capsnmt.launch import flags, training_step
 from capsnmt.launch.run import Run, python
 from capsnmt.sentences.examples import existing
 from capsnmt.sentences.logical_inference import MAX_OPERATORS
@@ -69,7 +69,7 @@ def evaluation(run: Run) -> List[Step]:
     arguments = (
         str(run.model),
         *("--data", str(run.data.folder), "--splits", "valid,test"),
-        *("--json", str(run.folder.result), *training.cpu(run)),
+        *("--json", str(run.folder.result), *training_step.cpu(run)),
     )
     inputs, program = (run.model, *_files(run)), python("capsnmt.sentences.evaluate")
     return [Step("evaluate", (run.folder.result,), inputs, program, arguments)]

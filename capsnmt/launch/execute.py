@@ -21,6 +21,7 @@ from capsnmt import process, records
 from capsnmt.checkpoints.load import count_parameters
 from capsnmt.checkpoints.resume import STOP_FILE, num_updates, recover
 from capsnmt.cli import ConfigurationError, ExecutionError, Stopped
+from capsnmt.configurations.schema import Settings
 from capsnmt.files import (
     FAIRSEQS,
     atomic_writer,
@@ -31,16 +32,15 @@ from capsnmt.files import (
     sha256,
     signature,
 )
-from capsnmt.launch import training
-from capsnmt.launch.plan import kind
-from capsnmt.launch.progress import TrainingProgress, say
+from capsnmt.launch import training_step
+from capsnmt.launch.kind import kind_of
+from capsnmt.launch.progress import TrainingProgress, print_line
 from capsnmt.launch.run import Run, environment
 from capsnmt.machine import processor
 from capsnmt.runs.records import (
     EarlierMachine,
     InitialModel,
     Machine,
-    Settings,
     TrainingRecord,
 )
 from capsnmt.runs.trained_rows import training_differences
@@ -52,8 +52,12 @@ SHOWN = 500  # translations after which the progress of fairseq-generate is show
 
 def steps(run: Run) -> List[Step]:
     """Return all steps of a run in their order."""
-    first = kind(run).prepare(run)
-    return [*([] if first is None else [first]), training.train(run), *kind(run).evaluation(run)]
+    first = kind_of(run).prepare(run)
+    return [
+        *([] if first is None else [first]),
+        training_step.train(run),
+        *kind_of(run).evaluation(run),
+    ]
 
 
 def script(run: Run) -> str:
@@ -66,7 +70,7 @@ def script(run: Run) -> str:
 
 def header(run: Run) -> List[str]:
     """Return the run and the split of its update, as comments."""
-    return [f"# {run.title}, {run.device}", f"# {training.batch(run)}"]
+    return [f"# {run.title}, {run.device}", f"# {training_step.update(run)}"]
 
 
 def exports(run: Run) -> List[str]:
@@ -82,15 +86,15 @@ def execute(run: Run) -> None:
         _Execution(run, lock).execute()
 
 
-def record(run: Run) -> bool:
+def set_up(run: Run) -> bool:
     """Prepare the data of a run and write its ``config.json``, for whoever executes it.
 
     Return whether anything is left to execute.
     """
     with _alone(run) as lock:
         execution = _Execution(run, lock)
-        execution.record()
-        return not execution.is_complete
+        execution.set_up()
+        return not execution.is_over
 
 
 def _alone(run: Run) -> ContextManager[int]:
@@ -100,7 +104,7 @@ def _alone(run: Run) -> ContextManager[int]:
         f"waiting for another launcher, or for the training of one that was killed, in "
         f"{run.folder}: touch {stop} to stop it"
     )
-    return locked(run.folder.lock, waiting, say)
+    return locked(run.folder.lock, waiting, print_line)
 
 
 def _evaluation(settings: Settings) -> List[Any]:
@@ -116,8 +120,8 @@ class _Execution:
         self.steps = StepRecords(self.folder.steps, places)
 
     def execute(self) -> None:
-        say(f"== {self.run.title}, on {self.run.device}: {self.folder}")
-        self.record()
+        print_line(f"== {self.run.title}, on {self.run.device}: {self.folder}")
+        self.set_up()
         trained = self.trained or self.describe(self.initial())
         records.write(self.folder.training, trained)
         if trained.updates is None:
@@ -126,10 +130,10 @@ class _Execution:
             trained = replace(trained, updates=done, parameters=progress.parameters)
             records.write(self.folder.training, trained)
         else:
-            say(f"-- train: complete at {trained.updates:,} updates")
-        for step in kind(self.run).evaluation(self.run):
+            print_line(f"-- train: complete at {trained.updates:,} updates")
+        for step in kind_of(self.run).evaluation(self.run):
             if self.keeps(step):
-                say(f"-- {step.name}: complete")
+                print_line(f"-- {step.name}: complete")
             else:
                 self.step(step)
         if trained.parameters is None:
@@ -140,19 +144,19 @@ class _Execution:
             scores = {name: records.load(path) for name, path in scored.items()}
             records.write(self.folder.scores, scores)
 
-    def record(self) -> None:
+    def set_up(self) -> None:
         """Prepare the data, compare with what was trained here, and write what the run is."""
-        step = kind(self.run).prepare(self.run)
+        step = kind_of(self.run).prepare(self.run)
         if step is not None:
-            if kind(self.run).is_prepared(self.run, step):
-                say(f"-- {step.name}: complete")
+            if kind_of(self.run).is_prepared(self.run, step):
+                print_line(f"-- {step.name}: complete")
             else:
                 self.step(step)
-        files = kind(self.run).check_data(self.run)
+        files = kind_of(self.run).check_data(self.run)
         self.vocabulary = {path.name: sha256(path) for path in files}
         before = self.folder.read_training() if self.folder.training.is_file() else None
         known = {} if before is None else before.data
-        files = kind(self.run).training_files(self.run)
+        files = kind_of(self.run).training_files(self.run)
         self.data = {path.name: signature(path, known.get(path.name, "")) for path in files}
         finished = None if before is None else before.updates
         # D: without its last checkpoint, as users delete them to save space, a finished training
@@ -163,7 +167,7 @@ class _Execution:
         else:
             self.done, recovered = recover(self.folder.checkpoints)
             if recovered:
-                say(f"warning: {recovered}")
+                print_line(f"warning: {recovered}")
         self.trained = self.continued() if self.done else None
         self.remove_other_scores()
         records.write(self.folder.config, self.run.config)
@@ -176,9 +180,9 @@ class _Execution:
         return self.trained is not None and self.trained.updates is not None
 
     @property
-    def is_complete(self) -> bool:
+    def is_over(self) -> bool:
         """Whether nothing is left to execute."""
-        steps = kind(self.run).evaluation(self.run)
+        steps = kind_of(self.run).evaluation(self.run)
         done = all(self.keeps(step) or self.steps.complete(step) for step in steps)
         return self.is_trained and done and self.folder.is_finished
 
@@ -283,18 +287,18 @@ class _Execution:
     def train(self) -> TrainingProgress:
         """Train, or resume it; a stop signal asks it to save and end."""
         done, total = self.done, self.run.settings.updates
-        training.check_gpus(self.run.device)
+        training_step.check_gpus(self.run.device)
         of = "by epochs" if total is None else f"{total:,} updates"
         resuming = f"resuming at {done:,}{',' if total is None else ' of'} " if done else ""
-        say(f"-- train: {resuming}{of}")
-        say(f"   {training.batch(self.run)}")
+        print_line(f"-- train: {resuming}{of}")
+        print_line(f"   {training_step.update(self.run)}")
         request = self.folder.checkpoints / STOP_FILE
         request.parent.mkdir(parents=True, exist_ok=True)
         with self.console() as console:
             progress = TrainingProgress(total, console)
             try:
                 request.unlink(missing_ok=True)
-                self.start(training.train(self.run), progress, ask=request.touch)
+                self.start(training_step.train(self.run), progress, ask=request.touch)
             except ExecutionError as error:
                 print(*progress.tail, sep="\n", file=sys.stderr)
                 cause = f" ({progress.cause})" if progress.cause else ""
@@ -307,7 +311,7 @@ class _Execution:
 
     def step(self, step: Step) -> None:
         """Run a step unless it is complete."""
-        run_step(step, self.steps, say, "--", self.generate if step.to_file else self.show)
+        run_step(step, self.steps, print_line, "--", self.generate if step.to_file else self.show)
 
     def show(self, step: Step) -> None:
         """Run a command whose output is for the user."""
@@ -320,7 +324,7 @@ class _Execution:
         def keep(line: str) -> None:
             output.write(line)
             if line.startswith("H-") and (done := next(sentences)) % SHOWN == 0:
-                say(f"  {done:,} sentences")
+                print_line(f"  {done:,} sentences")
 
         with atomic_writer(step.outputs[0]) as output, self.console() as console:
             self.start(step, keep, errors=console)

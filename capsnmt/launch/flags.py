@@ -8,7 +8,7 @@ import math
 from typing import Any, List, Mapping, NoReturn, Sequence
 
 from capsnmt.cli import ConfigurationError, shown
-from capsnmt.runs.records import Settings
+from capsnmt.configurations.schema import Settings
 from capsnmt.runs.trained_rows import FREE_IN_GENERATION
 
 OWNED = {

@@ -9,9 +9,10 @@ from __future__ import annotations
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from capsnmt.cli import ConfigurationError
+from capsnmt.configurations import files
 from capsnmt.corpora.prepared import PreparedData
 from capsnmt.files import bundled_folder
-from capsnmt.launch import settings, training, translation
+from capsnmt.launch import training_step, translation
 from capsnmt.launch.options import Options
 from capsnmt.launch.run import Run
 
@@ -58,9 +59,9 @@ def rows(options: Options) -> Iterator[Tuple[str, Dict[str, Any]]]:
         "score": {"remove-bpe": manifest.subwords},
     }
     for arch in filter(None, (options.baseline, options.arch)):
-        merged = settings.load(bundled_folder("configs") / "own.yaml")
-        settings.merge(merged, {"arch": arch, **of_the_data})
-        settings.merge(merged, _budget(manifest.pairs, options.max_update, arch))
+        merged = files.load(bundled_folder("configs") / "own.yaml")
+        files.merge(merged, {"arch": arch, **of_the_data})
+        files.merge(merged, _budget(manifest.pairs, options.max_update, arch))
         yield (options.name or arch) if arch == options.arch else arch, merged
 
 
@@ -82,7 +83,7 @@ def _budget(pairs: int, max_update: Optional[int], arch: str) -> Dict[str, Any]:
     The learning rate is Vaswani et al.'s: its peak is (d warmup)^-0.5. **D**: with at least
     `LEAST_WARMUP`, as a short warm-up would make it large.
     """
-    width = getattr(training.preset(arch), "encoder_embed_dim", 512)
+    width = getattr(training_step.preset(arch), "encoder_embed_dim", 512)
     _, most, tokens, dropout = next(each for each in BUDGETS if pairs <= each[0])
     updates = max_update or most
     warmup = max(1, min(MOST_WARMUP, updates // 4))

@@ -8,32 +8,23 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from capsnmt import records
 from capsnmt.cli import ConfigurationError, require, shown
+from capsnmt.configurations import files
+from capsnmt.configurations.schema import Settings
 from capsnmt.files import check_file_name
-from capsnmt.launch import (
-    classification,
-    flags,
-    own_data,
-    settings,
-    training,
-    translation,
-)
+from capsnmt.launch import classification, flags, own_data, training_step
+from capsnmt.launch.kind import kind_of
 from capsnmt.launch.options import Options
 from capsnmt.launch.run import Run
 from capsnmt.process import package_path
 from capsnmt.runs.folder import RunFolder
-from capsnmt.runs.records import Device, RunConfig, Settings, SweepPoint
+from capsnmt.runs.records import Device, RunConfig, SweepPoint
 from capsnmt.sentences.senteval import TASKS
 
 ALL = "all"
 Row = Tuple[str, Settings, Optional[SweepPoint]]  # with its name
 
 
-def kind(run: Run) -> Any:
-    """Return the module with the steps of a run: `classification` or `translation`."""
-    return classification if run.settings.classifies else translation
-
-
-def resolve(options: Options, device: Device, argv: Sequence[str]) -> List[Run]:
+def runs_of(options: Options, device: Device, argv: Sequence[str]) -> List[Run]:
     """Return the runs of a launch, seed by seed, so that an interrupted launch has complete seeds.
 
     Within a seed a run follows those that it starts from and is tested against.
@@ -55,11 +46,11 @@ def configure(options: Options) -> List[Tuple[str, Settings]]:
     rows = []
     for name, merged in own_data.rows(options) if own_data.applies(options) else _rows(options):
         for assignment in options.assignments:
-            settings.assign(merged, assignment)
+            files.assign(merged, assignment)
         if options.max_update is not None:
-            settings.override(merged, "train.max-update", options.max_update, "--max-update")
+            files.override(merged, "train.max-update", options.max_update, "--max-update")
         _check_name(name, "--name")
-        rows.append((name, settings.complete(merged, name)))
+        rows.append((name, files.resolve(merged, name)))
     return rows
 
 
@@ -74,9 +65,9 @@ def check(runs: Sequence[Run]) -> None:
         firsts.setdefault(run.folder.row, run)
     for run in firsts.values():
         try:
-            kind(run).check_settings(run)
+            kind_of(run).check_settings(run)
             flags.check_owned(run.settings)
-            flags.check_training(run.settings, training.train(run).arguments)
+            flags.check_training(run.settings, training_step.train(run).arguments)
         except ConfigurationError as error:
             sweep = run.config.sweep
             at = "" if sweep is None else f"--sweep {sweep.flag}: "
@@ -88,8 +79,8 @@ def check_before(run: Run, planned: Sequence[Path]) -> None:
 
     Those in the folders ``planned`` are launched with it, or wait in the queue.
     """
-    if kind(run).prepare(run) is None:
-        kind(run).check_data(run)
+    if kind_of(run).prepare(run) is None:
+        kind_of(run).check_data(run)
     if not run.settings.classifies:
         # these steps come first and last: a library may not be missing after hours
         require(*([] if run.data.manifest.is_file() else ["data"]), "evaluation")
@@ -133,18 +124,18 @@ def _rows(options: Options) -> Iterator[Tuple[str, Dict[str, Any]]]:
         if options.dataset is None:
             raise ConfigurationError(f"--rows is {','.join(options.rows)}; give --dataset DATASET")
         every = ALL in options.rows
-        names = [*(settings.rows_of(options.dataset) if every else options.rows)]
+        names = [*(files.rows_of(options.dataset) if every else options.rows)]
         names.sort(key=lambda row: row != options.baseline)
     for row in names:
         flag = "--rows" if options.rows else "--config"
-        path = settings.find(row, flag, dataset=options.dataset)
-        merged = settings.load(path)
+        path = files.find(row, flag, dataset=options.dataset)
+        merged = files.load(path)
         if options.dataset and merged.get("dataset", options.dataset) != options.dataset:
             raise ConfigurationError(
                 f"{flag} {row} is of {merged['dataset']}; give --dataset {merged['dataset']}"
             )
         if options.arch is not None:
-            settings.override(merged, "arch", options.arch, "--arch")
+            files.override(merged, "arch", options.arch, "--arch")
         of_arch = options.arch if options.config is None else None
         yield options.name if options.name is not None else of_arch or path.stem, merged
 
@@ -171,13 +162,13 @@ def _swept(options: Options, name: str, chosen: Settings) -> Iterator[Row]:
         raise ConfigurationError(
             f"--sweep {sweep.flag} sets train.{sweep.flag}, as --set or --max-update does; drop one"
         )
-    for value in map(settings.value_of, sweep.values):
+    for value in map(files.value_of, sweep.values):
         named = {"row": name, "flag": sweep.flag, "value": value}
         point = records.build(named, SweepPoint, "--sweep")
         merged = records.plain(chosen)
-        settings.override(merged, f"train.{sweep.flag}", value, "--sweep")
+        files.override(merged, f"train.{sweep.flag}", value, "--sweep")
         _check_name(point.name, "--sweep")
-        yield point.name, settings.complete(merged, point.name), point
+        yield point.name, files.resolve(merged, point.name), point
 
 
 def _tasks(options: Options, row: Row) -> Sequence[Optional[str]]:

@@ -51,9 +51,9 @@ class TrainingProgress:
             self.parameters, self.updates = int(stats[PARAMETERS]), int(stats["updates"])
         if "valid_loss" in stats:
             epoch, loss = stats.get("epoch"), stats["valid_loss"]
-            say(f"  epoch {epoch}  valid loss {loss}{_quality(stats, 'valid_')}")
+            print_line(f"  epoch {epoch}  valid loss {loss}{_quality(stats, 'valid_')}")
         elif "loss" in stats and "num_updates" in stats:
-            say(self._update(stats))
+            print_line(self._update(stats))
 
     @property
     def cause(self) -> str:
@@ -90,7 +90,7 @@ def _statistics(line: str) -> Optional[Dict[str, Any]]:
     return stats if isinstance(stats, dict) else None
 
 
-def say(line: str) -> None:
+def print_line(line: str) -> None:
     """Print a line at once, also through a pipe."""
     with naming(Path("standard output")):
         print(line, flush=True)

@@ -1,6 +1,6 @@
 """One run: a row of a table with one seed. Its folder's ``config.json`` says all that it is.
 
-The training step is in `training`, the other steps of its kind are in `translation` and
+The training step is in `training_step`, the other steps of its kind are in `translation` and
 `classification`. Nothing in these modules runs anything.
 """
 
@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Dict, List, Optional
 
 from capsnmt.cli import ConfigurationError
+from capsnmt.configurations.schema import Settings
 from capsnmt.corpora.prepared import PreparedData
 from capsnmt.process import package_path
 from capsnmt.runs.folder import RunFolder
-from capsnmt.runs.records import Device, RunConfig, Settings
+from capsnmt.runs.records import Device, RunConfig
 
 
 @dataclass(frozen=True)
@@ -61,12 +62,12 @@ class Run:
     @property
     def data(self) -> PreparedData:
         """The prepared data."""
-        return PreparedData(self.shown(self.folder.data(self.config)))
+        return PreparedData(self.as_given(self.folder.data(self.config)))
 
     @property
     def sources(self) -> Optional[Path]:
         """The raw data, if the user has it."""
-        return None if self.config.sources is None else self.shown(Path(self.config.sources))
+        return None if self.config.sources is None else self.as_given(Path(self.config.sources))
 
     @property
     def model(self) -> Path:
@@ -96,7 +97,7 @@ class Run:
         rows = dict.fromkeys([self.config.initial, self.config.baseline])
         return [self.of(row) for row in rows if row is not None]
 
-    def shown(self, path: Path) -> Path:
+    def as_given(self, path: Path) -> Path:
         """Return a path as the commands have it: relative if the folder of the run is."""
         here = Path.cwd()
         relative = not self.folder.path.is_absolute() and path.is_relative_to(here)

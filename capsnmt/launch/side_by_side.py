@@ -12,8 +12,8 @@ from typing import Collection, Dict, List, Mapping, Sequence, Set
 import torch
 
 from capsnmt.cli import ConfigurationError, ExecutionError, Stopped
-from capsnmt.launch.execute import record
-from capsnmt.launch.progress import say
+from capsnmt.launch.execute import set_up
+from capsnmt.launch.progress import print_line
 from capsnmt.launch.run import Run, environment, python
 from capsnmt.runs.records import Device
 
@@ -38,7 +38,9 @@ def execute_side_by_side(runs: Sequence[Run], jobs: int) -> None:
                 if earlier & failed:
                     del waiting[path]
                     failed.add(path)
-                    say(f"== {run.title}: not started, as {titles[min(earlier & failed)]} failed")
+                    print_line(
+                        f"== {run.title}: not started, as {titles[min(earlier & failed)]} failed"
+                    )
                 elif free and not earlier & {*waiting, *running}:
                     del waiting[path]
                     try:
@@ -46,7 +48,7 @@ def execute_side_by_side(runs: Sequence[Run], jobs: int) -> None:
                     except (ConfigurationError, ExecutionError, OSError) as error:
                         failed.add(path)
                         refused.append(error)
-                        say(f"== {run.title}: not started: {error}")
+                        print_line(f"== {run.title}: not started: {error}")
                     else:
                         taken[path] = free.pop(0)
             for path in [path for path, child in running.items() if child.poll() is not None]:
@@ -54,7 +56,7 @@ def execute_side_by_side(runs: Sequence[Run], jobs: int) -> None:
                 ended = f"failed with exit status {status}" if status else "done"
                 failed |= {path} if status else set()
                 free.append(taken[path])
-                say(f"== {titles[path]}: {ended}")
+                print_line(f"== {titles[path]}: {ended}")
             time.sleep(0.1)
     finally:
         _end(running.values())
@@ -93,9 +95,9 @@ def _shares(device: Device, jobs: int) -> List[Dict[str, str]]:
 
 def _start(run: Run, share: Mapping[str, str]) -> subprocess.Popen[bytes]:
     """Start a process that executes a run."""
-    record(run)
+    set_up(run)
     log = run.folder.path / "launch.log"
-    say(f"== {run.title}, on {run.device}: started, {log}")
+    print_line(f"== {run.title}, on {run.device}: started, {log}")
     with open(log, "ab") as output:
         return subprocess.Popen(
             [*python("capsnmt.launch"), "--resume", str(run.folder)],

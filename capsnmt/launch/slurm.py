@@ -13,7 +13,7 @@ from capsnmt import records
 from capsnmt.checkpoints.resume import STOP_FILE
 from capsnmt.cli import ConfigurationError, check_line, shown
 from capsnmt.files import atomic_writer, locked
-from capsnmt.launch.execute import exports, header, record, steps
+from capsnmt.launch.execute import exports, header, set_up, steps
 from capsnmt.launch.run import Run, python
 from capsnmt.runs.folder import RunFolder
 
@@ -103,7 +103,7 @@ def submit(run: Run, partition: str) -> str:
     with locked(run.folder.job_lock, f"waiting for another launcher that submits {run.folder}"):
         known = alive(run.folder)
         if known is None:
-            left, queued = record(run), [*filter(None, map(alive, run.earlier()))]
+            left, queued = set_up(run), [*filter(None, map(alive, run.earlier()))]
             if not left and not queued:
                 return f"== {run.title}: complete, {run.folder}"
             known = _submit(run, partition, [job for job, _ in queued]), "submitted"

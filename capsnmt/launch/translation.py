@@ -12,7 +12,7 @@ from capsnmt.cli import ConfigurationError
 from capsnmt.corpora.__main__ import build_parser, preparation
 from capsnmt.corpora.prepared import PreparedData
 from capsnmt.evaluation.__main__ import parse_arguments
-from capsnmt.launch import flags, training
+from capsnmt.launch import flags, training_step
 from capsnmt.launch.run import Run, python
 from capsnmt.steps import Step
 
@@ -75,7 +75,7 @@ def evaluation(run: Run) -> List[Step]:
 def generate(run: Run, test_set: str) -> Step:
     """fairseq-generate on one test set; the output has subwords, which the evaluation joins."""
     arguments = (
-        *training.common(run),
+        *training_step.common(run),
         *("--path", str(run.model), "--gen-subset", str(run.settings.data.test_sets[test_set])),
         *flags.argv(run.settings.generate),
         *("--seed", str(run.config.seed), "--log-format", "none"),

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Dict, List, Mapping, Optional, Sequence
 
 from capsnmt.cli import say
+from capsnmt.configurations.schema import Scoring
 from capsnmt.evaluation.evaluate import evaluate_sets
 from capsnmt.evaluation.outputs import Output, Systems, read_output
 from capsnmt.evaluation.scores import RANDOMIZATION, SAMPLES, SEED, Evaluations, Test
 from capsnmt.evaluation.settings import Settings
 from capsnmt.evaluation.text import text_format
 from capsnmt.runs.finished import FinishedRun
-from capsnmt.runs.records import Score
 from capsnmt.runs.trained_rows import TrainedRow
 
 METRICS = ("bleu", "chrf")
@@ -76,7 +76,7 @@ def _translations(row: TrainedRow, test_set: str) -> List[Output]:
 
 def read_translations(run: FinishedRun, test_set: str) -> Output:
     """Read the translations of a run, as the text that was scored."""
-    score = run.settings.score or Score()
+    score = run.settings.score or Scoring()
     language = run.settings.languages[1]
     text = text_format("generate", score.remove_bpe, score.detokenize, language)
     return read_output(str(run.folder.generated(test_set)), str(run.folder), text)

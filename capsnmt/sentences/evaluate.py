@@ -20,8 +20,9 @@ from capsnmt.cli import (
     comma_list,
     command,
 )
+from capsnmt.configurations.schema import SENTENCE_TASKS
 from capsnmt.host import load_plugin
-from capsnmt.runs.records import SENTENCE_TASKS, ClassifierResult, Measures
+from capsnmt.runs.records import ClassifierResult, Measures
 from capsnmt.sentences.examples import SPLITS
 from capsnmt.sentences.measures import Counts
 

@@ -20,11 +20,11 @@ from omegaconf import OmegaConf
 
 from capsnmt.checkpoints.load import WITHOUT_TRAINING, load_trained, model_classes
 from capsnmt.cli import ConfigurationError, exits_as_errors, require, shown
+from capsnmt.configurations.schema import SENTENCE_TASKS
 from capsnmt.corpora.prepared import PreparedData
 from capsnmt.files import bundled_folder
 from capsnmt.runs.finished import FinishedRun
 from capsnmt.runs.folder import RunFolder
-from capsnmt.runs.records import SENTENCE_TASKS
 from capsnmt.translate.tokenizer import NAME
 from capsnmt.translate.translator import Translator
 

@@ -13,9 +13,9 @@ from fairseq import options
 from fairseq.optim import build_optimizer
 from fairseq.optim.lr_scheduler import build_lr_scheduler
 
+from capsnmt.configurations.files import load
 from capsnmt.corpora.recipe import load_recipe
 from capsnmt.launch.flags import argv
-from capsnmt.launch.settings import load
 from tests.support import PLUGIN, REPO
 
 EN_DE, ZH_EN, ES_EN, EN_VI = "wmt14_en_de", "wmt17_zh_en", "iwslt14_es_en", "iwslt15_en_vi"

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.one_host  # text: no host is loaded
 PACKAGE = REPO / "capsnmt"
 # What fairseq or a command starts: it registers everything, and nothing imports it.
 STARTED = {
-    *("tasks/register.py", "launch/train.py", "launch/training.py", "launch/own_data.py"),
+    *("tasks/register.py", "launch/train.py", "launch/training_step.py", "launch/own_data.py"),
 }
 
 

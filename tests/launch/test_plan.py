@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from capsnmt.launch.training import split_batch
+from capsnmt.launch.training_step import split_update
 from capsnmt.modules import autocast
 from capsnmt.steps import Step
 from tests.interpreter import ran
@@ -112,7 +112,7 @@ def test_the_update_has_the_same_tokens_on_any_number_of_devices(
 ) -> None:
     if tokens < workers:
         return
-    batch = split_batch(tokens, most, workers)
+    batch = split_update(tokens, most, workers)
     assert 1 <= batch.per_pass <= most
     assert tokens - workers * batch.update_freq < batch.per_update <= tokens
     fewer_passes = most * workers * (batch.update_freq - 1)

@@ -15,21 +15,19 @@ from msgspec.structs import replace
 
 from capsnmt import records
 from capsnmt.cli import ConfigurationError
+from capsnmt.configurations.schema import BatchSize, Data, Settings
 from capsnmt.evaluation.__main__ import main as evaluate
 from capsnmt.evaluation.scores import METRICS
 from capsnmt.records import RecordError
 from capsnmt.runs.folder import RunFolder
 from capsnmt.runs.learning_curve import parse_train_log, read_learning_curve
 from capsnmt.runs.records import (
-    Batch,
     Bucket,
     ClassifierResult,
-    Data,
     Device,
     InitialModel,
     Measures,
     RunConfig,
-    Settings,
     SweepPoint,
     TrainingRecord,
 )
@@ -42,7 +40,7 @@ POINT = SweepPoint(row="em", flag="layer-capsules", value=8)
 SETTINGS = Settings(
     arch="a",
     train={"lr": 0.1, "task": "translation"},
-    batch=Batch(tokens_per_update=4),
+    batch=BatchSize(tokens_per_update=4),
     data=Data(source_lang="en", target_lang="de", test_sets={"test": "test"}),
 )
 CONFIG = RunConfig(

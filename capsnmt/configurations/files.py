@@ -12,8 +12,8 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from capsnmt import records
 from capsnmt.cli import ConfigurationError, shown
+from capsnmt.configurations.schema import Line, Settings
 from capsnmt.files import bundled_folder, check_file_name
-from capsnmt.runs.records import Line, Settings
 
 HYDRA = "hydra"  # files for fairseq-hydra-train
 LISTED = 8  # names that fit into one line of an error
@@ -85,7 +85,7 @@ def assign(settings: Dict[str, Any], assignment: str) -> None:
     override(settings, key, value, "--set")
 
 
-def complete(settings: Mapping[str, Any], row: str) -> Settings:
+def resolve(settings: Mapping[str, Any], row: str) -> Settings:
     """Return the settings of a row."""
     made = records.build(settings, Settings, row)
     for key in (*NEEDED, *(BY_A_CLASSIFIER if made.classifies else BY_A_TRANSLATION)):

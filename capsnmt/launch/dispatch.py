@@ -14,14 +14,14 @@ from capsnmt.files import atomic_writer, locked
 from capsnmt.launch import own_data, plan, slurm
 from capsnmt.launch.execute import execute, script
 from capsnmt.launch.options import Options
-from capsnmt.launch.progress import say
+from capsnmt.launch.progress import print_line
 from capsnmt.launch.run import Run, environment, python
 from capsnmt.launch.side_by_side import execute_side_by_side
-from capsnmt.launch.training import choose_device
+from capsnmt.launch.training_step import choose_device
 from capsnmt.runs import summary
 
 
-def launch(options: Options, argv: Sequence[str]) -> None:
+def dispatch(options: Options, argv: Sequence[str]) -> None:
     """Print, submit or execute what is asked for; ``argv`` is for the record."""
     if options.resume is not None:
         run = Run.read(options.resume)
@@ -30,21 +30,21 @@ def launch(options: Options, argv: Sequence[str]) -> None:
     elif options.write_config is not None:
         write_config(options, options.write_config)
     else:
-        runs = plan.resolve(options, choose_device(options), argv)
+        runs = plan.runs_of(options, choose_device(options), argv)
         plan.check(runs)
         report = report_command(options, runs)
         if options.dry_run:
             show(options, runs, report)
             return
         if own_data.applies(options):
-            say(own_data.describe(runs[-1]))
+            print_line(own_data.describe(runs[-1]))
         earlier = [folder for run in runs for folder in run.earlier()]
         waiting = [] if options.slurm is None else slurm.waiting(earlier)
         for run in runs:
             plan.check_before(run, [run.folder.path for run in runs] + waiting)
         if options.slurm is not None:
             for run in runs:
-                say(slurm.submit(run, options.slurm))
+                print_line(slurm.submit(run, options.slurm))
             return
         if report:
             require("report")
@@ -94,12 +94,12 @@ def summarise(runs: Sequence[Run]) -> None:
         folder, data = run.folder, run.settings.data
         texts = {x: run.data.references(x, run.settings.languages[1]) for x in data.test_sets or ()}
         waiting = f"waiting for another launcher that writes {folder.summary}"
-        with locked(folder.row / ".lock", waiting, say):
+        with locked(folder.row / ".lock", waiting, print_line):
             found = summary.summarise(folder, texts)
         task = f", {found.task}" if found.task else ""
-        say(f"== {found.row}{task}: {folder.summary}")
+        print_line(f"== {found.row}{task}: {folder.summary}")
         for line in summary.lines(found):
-            say(f"  {line}")
+            print_line(f"  {line}")
 
 
 def report_command(options: Options, runs: Sequence[Run]) -> List[str]:
@@ -116,7 +116,7 @@ def report_command(options: Options, runs: Sequence[Run]) -> List[str]:
 
 def draw(command: Sequence[str], run: Run) -> None:
     """Run the command of the report."""
-    say("-- report")
+    print_line("-- report")
     shown = environment(run.device)
     if process.run(command, shown, lambda line: print(line, end="", flush=True)):
         raise ExecutionError(

@@ -57,7 +57,7 @@ def check_gpus(device: Device) -> None:
 
 
 @dataclass(frozen=True)
-class Batch:
+class Update:
     """The update of a configuration, split over devices and passes."""
 
     per_pass: int  # the most tokens or sentences of one device in one forward pass
@@ -87,17 +87,17 @@ class Batch:
         return f"{text}, {rounded:,} fewer than the configured {self.wanted:,}"
 
 
-def split_batch(per_update: int, most: int, workers: int, unit: str = "tokens") -> Batch:
+def split_update(per_update: int, most: int, workers: int, unit: str = "tokens") -> Update:
     """Split an update over devices: the fewest passes that fit, all of the same size.
 
     **D**: where the number of devices does not divide the batch, the update is smaller by less
     than one token (or sentence) a device and pass, never larger.
 
-    >>> split_batch(4096, 4096, 1).update_freq, split_batch(4096, 4096, 2).per_pass
+    >>> split_update(4096, 4096, 1).update_freq, split_update(4096, 4096, 2).per_pass
     (1, 2048)
-    >>> split_batch(25000, 4096, 2).update_freq
+    >>> split_update(25000, 4096, 2).update_freq
     4
-    >>> print(split_batch(25000, 4096, 7))
+    >>> print(split_update(25000, 4096, 7))
     24,997 tokens per update = 3,571 tokens x 7 device(s) x 1 accumulated, 3 fewer than the \
 configured 25,000
 
@@ -108,16 +108,16 @@ configured 25,000
             f"{per_update} {unit} per update cannot be split over {workers} devices; use fewer"
         )
     passes = min(-(-per_update // (workers * most)), per_update // workers)
-    return Batch(per_update // (workers * passes), passes, workers, per_update, unit)
+    return Update(per_update // (workers * passes), passes, workers, per_update, unit)
 
 
-def batch(run: Run) -> Batch:
+def update(run: Run) -> Update:
     """The tokens or sentences of an update, split over the run's devices."""
     wanted, workers = run.settings.batch, run.device.workers
     if run.settings.classifies:
         sentences, most = wanted.sentences_per_update or 0, wanted.max_sentences or 1
-        return split_batch(sentences, most, workers, unit="sentences")
-    return split_batch(wanted.tokens_per_update or 0, wanted.max_tokens or 1, workers)
+        return split_update(sentences, most, workers, unit="sentences")
+    return split_update(wanted.tokens_per_update or 0, wanted.max_tokens or 1, workers)
 
 
 def common(run: Run) -> List[str]:
@@ -154,7 +154,7 @@ def train(run: Run) -> Step:
         *("--arch", str(run.settings.arch)),
         *flags.training(run.settings),
         *start,
-        *batch(run).argv(),
+        *update(run).argv(),
         *_validation(run),
         # Without a world size fairseq takes every GPU it sees.
         *("--distributed-world-size", str(device.workers)),
@@ -173,7 +173,7 @@ def _validation(run: Run) -> List[str]:
     """Return the flag that lets a validation sentence be as long on any number of devices."""
     most = run.settings.batch.max_tokens
     chosen = run.settings.classifies or "max-tokens-valid" in run.settings.train
-    same = batch(run).per_pass == most
+    same = update(run).per_pass == most
     return [] if chosen or same else ["--max-tokens-valid", str(most)]
 
 

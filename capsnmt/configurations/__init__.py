@@ -1,0 +1,1 @@
+"""Configurations: `schema` says what a row may set, and `files` reads it from YAML files."""

@@ -1,0 +1,37 @@
+"""What a run trains: a translation system or a sentence classifier, a module with its steps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import List, Optional, Protocol
+
+from capsnmt.launch import classification, translation
+from capsnmt.launch.run import Run
+from capsnmt.steps import Step
+
+
+class Kind(Protocol):
+    """The functions of such a module."""
+
+    def prepare(self, run: Run) -> Optional[Step]:
+        """Return the step that makes the data; ``None`` if the user provides them."""
+
+    def is_prepared(self, run: Run, step: Step) -> bool:
+        """Return whether the data are there; raise if they are of something else."""
+
+    def check_data(self, run: Run) -> List[Path]:
+        """Raise unless the data can be used, and return the files that identify them."""
+
+    def training_files(self, run: Run) -> List[Path]:
+        """Return the other files that a training reads."""
+
+    def check_settings(self, run: Run) -> None:
+        """Raise unless the commands after the training will understand their arguments."""
+
+    def evaluation(self, run: Run) -> List[Step]:
+        """Return the steps after the training."""
+
+
+def kind_of(run: Run) -> Kind:
+    """Return what a run trains."""
+    return classification if run.settings.classifies else translation
