@@ -35,23 +35,6 @@ _NONE = type(None)
 # What YAML 1.1 reads as octal or in base 60: 010 as 8, 1:30 as 90.
 OTHER_BASE = re.compile(r"[-+]?(0[0-9_]+|[0-9][0-9_]*(:[0-9_]+)+(\.[0-9_]*)?)")
 
-# What msgspec expects, in words: pattern -> replacement.
-IN_WORDS = (
-    ("^Expected ", "give "),
-    (", got [a-z]+$", ""),
-    (r"str matching regex '\^\(([\w|-]+)\)\$'", lambda found: found[1].replace("|", " or ")),
-    (r"str matching regex '\^\[\^\\+0.*'", "text in one line"),
-    (r"\bstr\b", "text"),
-    (r"\bint >= ", "a whole number of at least "),
-    (r"\bint\b", "a whole number"),
-    (r"\bfloat >= ", "a number of at least "),
-    (r"\bfloat\b", "a number"),
-    (r"\bbool\b", "true or false"),
-    (r"\bobject\b", "a mapping"),
-    (r"\barray\b", "a list"),
-    (r" \| ", " or "),
-)
-
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A record with the fields of a subclass; a key that is none of them is an error."""
@@ -144,8 +127,7 @@ def build(value: Any, kind: Type[T], source: object) -> T:
             f"{source}: the key {shown(error.object)} is not text: correct its escape"
         ) from None
     except msgspec.ValidationError as error:
-        problem, _, path = str(error).replace("`", "").partition(" - at ")
-        raise RecordError(f"{source}: {_explain(problem, path, value, kind)}") from None
+        raise RecordError(f"{source}: {_explain(error, value, kind)}") from None
 
 
 def plain(record: Any) -> Any:
@@ -161,34 +143,32 @@ def write(path: Path, record: Any) -> None:
         file.write(text.encode("utf-8", "backslashreplace").decode("utf-8") + "\n")
 
 
-def _explain(problem: str, path: str, value: Any, kind: Any) -> str:
-    """Return msgspec's problem with the dotted key, the value and what is allowed there."""
+def _explain(error: msgspec.ValidationError, value: Any, kind: Any) -> str:
+    """Return msgspec's sentence with the dotted key, the value there, and its choices."""
+    problem, _, path = str(error).partition(" - at ")
+    problem = problem[0].lower() + problem[1:]
+    _, of_key, path = path.replace("`", "").rpartition("key in ")  # no value, but a mapping's key
     keys: List[str] = []
-    _, of_key, path = path.rpartition("key in ")  # a key of a mapping, not a value, is wrong
     for key in re.findall(r"[^.\[\]$]+|\.\.\.", path):
         kind = _inner(kind, key)
         if key == "...":  # msgspec does not say which entry of a mapping it is
             key = next(name for name, item in value.items() if not _fits(item, kind))
         value = value[int(key)] if isinstance(value, (list, tuple)) else value[key]
         keys.append(key)
-    name = ".".join(keys) or "the file"
-    for pattern, words in IN_WORDS:
-        problem = re.sub(pattern, words, problem)
+    name, kind = ".".join(keys) or "the file", _plain_type(kind)
     if of_key:
-        allowed = get_args(_plain_type(kind))[0]
-        wrong = next(key for key in value if not _fits(key, allowed))
+        wrong = next(key for key in value if not _fits(key, get_args(kind)[0]))
         return f"{name}: the key is {shown(wrong)}; {problem}"
     if "unknown field" in problem:
-        known = ", ".join(field.encode_name for field in structs.fields(_plain_type(kind)))
-        return f"{name}: unknown key {problem.split()[-1]}; choose from {known}"
+        known = ", ".join(field.encode_name for field in structs.fields(kind))
+        return f"{name}: {problem}; choose from {known}"
     if "missing" in problem:
-        return f"{name}: the key {problem.split()[-1]} is missing"
+        return f"{name}: {problem}"
     if "enum" in problem:
-        problem = f"choose from {', '.join(map(str, get_args(_plain_type(kind))))}"
-    hint = ""
-    if isinstance(value, bool) and "text" in problem:
-        hint = "; YAML reads yes, no, on and off as true or false, so quote the text"
-    return f"{name} is {shown(value)}; {problem}{hint}"
+        problem = f"choose from {', '.join(map(str, get_args(kind)))}"
+    elif isinstance(value, bool) and "`str" in problem:
+        problem += "; YAML reads yes, no, on and off as true or false, so quote the text"
+    return f"{name} is {shown(value)}; {problem}"
 
 
 def _plain_type(kind: Any) -> Any:

@@ -142,8 +142,8 @@ def test_a_printed_speed_is_compared_with_the_baseline_of_the_same_paper() -> No
 BASELINE = "paper: {a2020: {table: Table 1, name: base}}"
 ENTRY = "paper: {{a2020: {{table: Table 1, name: row, {}}}}}".format
 REFUSED = {
-    "paper: 3": "paper: the file is 3; give a mapping",
-    ENTRY("blue: 28"): "unknown key blue; choose from table, name",
+    "paper: 3": "paper: the file is 3; expected `object`",
+    ENTRY("blue: 28"): "object contains unknown field `blue`; choose from table, name",
     ENTRY("parameters: 12.6 million"): "parameters is '12.6 million'",
     "paper: {b2020: {table: Table 1, name: row, baseline: base}}": "base is not a baseline of b",
     "paper: {a2020: {table: Table 1, name: row, baseline: row}}": "row is not a baseline of a2020",

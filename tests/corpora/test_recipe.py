@@ -101,11 +101,14 @@ def _drawn_twice(recipe):
     ("change", "message"),
     [
         (_set(**{"\udc80": 5}), "the key '\\udc80' is not text"),
-        (_set(merges=5), "unknown key merges; choose from pair, files, splits, tokenisers"),
+        (
+            _set(merges=5),
+            "object contains unknown field `merges`; choose from pair, files, splits, tokenisers",
+        ),
         (_set(segmentation={"size": 1, "method": "w"}), "choose from bpe, sentencepiece"),
         (_set(tokenisers={"en": "moses"}), "tokenisers has none for de"),
         (_set(**{"tokenised-by": {"dee": "moses"}}), "tokenised-by.dee is not of pair en-de"),
-        (_set(pair="en-en"), "pair is 'en-en'; give text matching"),
+        (_set(pair="en-en"), "pair is 'en-en'; expected `str` matching"),
         (lambda r: r["splits"].pop("valid"), "train, valid and at least one test"),
         (_set(**{"valid-every": 9}), "valid has more than one of splits, held-out and"),
         (
@@ -114,7 +117,7 @@ def _drawn_twice(recipe):
         ),
         (_drawn_twice, "both take from the training pairs"),
         (_piece(file="nope.{language}"), "no file nope.en; add it to files"),
-        (_piece(file="train.en", format="xml"), "splits.test2.0.format is 'xml'; give"),
+        (_piece(file="train.en", format="xml"), "splits.test2.0.format is 'xml'; expected"),
         (_piece(file="train.en", format="tsv"), "splits.test2.0.columns has none for en"),
         (_piece(file="train.en", members={"en": "x"}), "splits.test2.0.members has none for de"),
         (_piece(file="train.en", format="wmt-xml"), "splits.test2.0.columns has none for en"),
@@ -127,8 +130,8 @@ def _drawn_twice(recipe):
             "splits.train has de.1, and only test sets have references; remove it",
         ),
         (lambda r: r["files"].update({"../x.en": {}}), "files: the key is '../x.en'"),
-        (lambda r: r["files"].update(x={"checksum": "1f"}), "files.x.checksum is '1f'; give"),
-        (lambda r: r["files"].update(x={"urls": [["ftp://h/x"]]}), "'ftp://h/x'; give text"),
+        (lambda r: r["files"].update(x={"checksum": "1f"}), "files.x.checksum is '1f'; expected"),
+        (lambda r: r["files"].update(x={"urls": [["ftp://h/x"]]}), "'ftp://h/x'; expected `str`"),
     ],
 )
 def test_a_wrong_recipe_is_reported_with_what_is_wrong(corpus, run, tmp_path, change, message):

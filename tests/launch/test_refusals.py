@@ -26,7 +26,7 @@ FILES: Dict[str, Tuple[str, List[str]]] = {
     "a key twice": ("arch: a\narch: b", ["row.yaml: line 2", "'arch' is repeated"]),
     "no YAML": ("train: {lr: 1", ["row.yaml", "not valid YAML"]),
     "an alias of itself": ("train: &a {b: *a}", ["row.yaml", "not valid YAML", "Circular"]),
-    "no mapping": ("- a", ["row.yaml: the file", "give a mapping"]),
+    "no mapping": ("- a", ["row.yaml: the file", "expected `object`"]),
     "no UTF-8": ("arch: \udcff", ["row.yaml", "UTF-8"]),
     "extends nothing": ("extends: nothing", ["row.yaml: extends: nothing is no", "such as base"]),
     "extends itself": ("extends: row", ["row.yaml: extends: row is no other", "such as base"]),

@@ -32,10 +32,10 @@ SCORES = ("test", "systems", -1, "outputs", 0, "scores")
 RECORDS = ("scores.json", "config.json", "training.json", "train.log", "generate-test.txt")
 DAMAGES = [
     *((lambda run, name=name: (run / name).unlink(), name) for name in RECORDS),
-    (put("config.json", "seed", value="one"), "config.json: seed is 'one'; give a whole number"),
+    (put("config.json", "seed", value="one"), "config.json: seed is 'one'; expected `int`"),
     (put("config.json", "row", value="x"), "lacks the scores of x"),
     (put("training.json", "parameters"), "has no number of parameters"),
-    (text("scores.json", "{}"), "scores.json: the file is {}; give"),
+    (text("scores.json", "{}"), "scores.json: the file is {}; expected"),
     (put("scores.json", *SCORES, value={}), "lacks the score bleu"),
     (
         lambda run: edit(run / "scores.json", lambda s: s.update(more=s["test"])),
@@ -67,7 +67,9 @@ def test_a_damaged_classifier_is_one_line(output: Path, report: Callable[..., st
     edit(path, lambda result: result["splits"].update(valid=result["splits"].pop("test")))
     assert "lacks the split 'test'" in report(output / "logic")
     edit(path, lambda result: result["splits"].update(test={"examples": 100}))
-    assert "results.json: splits.test: the key accuracy is missing" in report(output / "logic")
+    assert "results.json: splits.test: object missing required field `accuracy`" in report(
+        output / "logic"
+    )
 
 
 def test_missing_data_is_one_line(output: Path, report: Callable[..., str]) -> None:
