@@ -29,25 +29,24 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import gc
-import logging
-import statistics
 import sys
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional, Sequence
+from typing import List, Optional, Sequence
 
 import torch
 from torch.utils.benchmark import timer
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from capsnmt.cli import ConfigurationError, OneLineParser, at_least, positive, run_command
+from capsnmt.cli import ConfigurationError, at_least, positive
 from capsnmt.launch.train import peak_memory
+from scripts import harness
 from scripts.benchmark_end_to_end import compare_trainings, output_of
-from scripts.benchmark_report import PhaseResult, Ratio, Report, Result, describe_machine, tables
+from scripts.benchmark_report import PhaseResult, Report, Result, describe_machine, tables
 from scripts.benchmark_systems import System, different_rows, row_key, system_of
+from scripts.harness import Ratio, medians, take_turns
 from scripts.paper_rows import PAPERS, SUFFIXES, load_rows
 from scripts.workload import (
-    DTYPES,
     PHASES,
     Setup,
     Workload,
@@ -78,26 +77,10 @@ def chosen_systems(args: argparse.Namespace) -> List[System]:
     return systems or [system_of(row, args.size) for row in different_rows()]
 
 
-def seconds(run: Callable[[], Any]) -> float:
-    """Return the wall time of one run; a GPU has nothing to do before and after."""
-    start = timer()
-    run()
-    return timer() - start
-
-
 def compare(
     system: System, phase: str, setup: Setup, repeats: int, warmup: int, floor: bool
 ) -> PhaseResult:
-    """Alternate stock, ours and the floor on one phase.
-
-    Args:
-        system: what to measure.
-        phase: one of :data:`PHASES`.
-        setup: the batch, the device and the precision.
-        repeats: measurements of each model.
-        warmup: runs of each model before the first measurement.
-        floor: whether to measure the mean of the votes, where there are votes.
-    """
+    """Alternate stock, ours and, where there are votes, the ``floor`` on one phase."""
     workload = Workload(setup)
     models = {"stock": build(system.stock, setup), "ours": build(system.flags, setup)}
     if floor and has_votes(models["ours"]):
@@ -106,23 +89,15 @@ def compare(
         name: workload.phase(phase, model, system.stock if name == "stock" else system.flags)
         for name, model in models.items()
     }
-    for run in runs.values():
-        for _ in range(warmup):
-            run()
-    times: Dict[str, List[float]] = {name: [] for name in runs}
-    for _ in range(repeats):
-        for name, run in runs.items():
-            times[name].append(seconds(run))
-    medians = {name: statistics.median(values) for name, values in times.items()}
-    ratios = {
-        name: Ratio.of([stock / other for stock, other in zip(times["stock"], values)])
-        for name, values in times.items()
-    }
+    take_turns(runs, warmup, timer)
+    times = take_turns(runs, repeats, timer)  # a GPU has nothing to do before and after each
+    seconds = medians(times)
+    ratios = {name: Ratio.of(times["stock"], taken) for name, taken in times.items()}
     return PhaseResult(
         ours=ratios["ours"],
         floor=ratios.get("floor"),
-        seconds=medians,
-        tokens_per_second={name: workload.tokens(phase) / t for name, t in medians.items()},
+        seconds=seconds,
+        tokens_per_second={name: workload.tokens(phase) / t for name, t in seconds.items()},
         work=matmul_work(system.stock, phase, setup) / matmul_work(system.flags, phase, setup),
     )
 
@@ -171,17 +146,14 @@ def train_two_steps(flags: str, setup: Setup) -> None:
 
 def parse_arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
     """Parse the command line; a bad value ends with one line."""
-    parser = OneLineParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = harness.build_parser(__doc__)
+    harness.add_device(parser)
     add = parser.add_argument
     add("--rows", nargs="+", type=row_key, default=[], metavar="DATASET/ROW", help="these rows")
     add("--paper", nargs="+", choices=PAPERS, default=[], help="every row of these papers")
     add("--system", action="append", default=[], metavar="NAME: FLAGS", help="a system of your own")
     add("--size", choices=SUFFIXES, help="default: each row's own; base for --system")
     add("--phases", nargs="+", choices=PHASES, default=PHASES)
-    add("--device", choices=("cpu", "cuda"), default="cuda" if torch.cuda.is_available() else "cpu")
-    add("--dtype", choices=DTYPES, default="fp32")
     add("--tokens", type=positive, default=4096, help="tokens of a batch, each side (default 4096)")
     add("--length", type=positive, default=32, help="tokens of a sentence (default 32)")
     add("--sentences", type=positive, default=16, help="sentences decoded at once (default 16)")
@@ -189,7 +161,6 @@ def parse_arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
     add("--vocabulary", type=at_least(5), default=32000, help="default 32000")
     add("--repeats", type=positive, default=7, help="default 7")
     add("--warmup", type=at_least(0), default=2, help="default 2")
-    add("--threads", type=at_least(0), default=0, help="CPU threads (default: torch's)")
     add("--seed", type=at_least(0), default=1)
     add("--end-to-end", metavar="DATA-BIN", help="compare real trainings on these data")
     add("--updates", type=positive, default=100, help="of each of these trainings (default 100)")
@@ -197,9 +168,7 @@ def parse_arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
     add("--no-memory", action="store_true", help="do not measure the peak memory")
     add("--json", type=Path, metavar="FILE", help="also write every number there, row by row")
     add("--peak-memory-of", help=argparse.SUPPRESS)
-    args = parser.parse_args(argv)
-    if args.device == "cuda" and not torch.cuda.is_available():
-        parser.error("--device is cuda, but torch finds no GPU; use --device cpu")
+    args = harness.parse_arguments(parser, argv)
     for system in args.system:
         if ":" not in system:
             parser.error(f"--system is {system!r}; give 'NAME: FLAGS'")
@@ -221,8 +190,6 @@ def setup_of(args: argparse.Namespace) -> Setup:
 def main(argv: Optional[Sequence[str]] = None) -> None:
     """Measure and print the tables."""
     args = parse_arguments(argv)
-    if args.threads:
-        torch.set_num_threads(args.threads)
     if args.peak_memory_of:  # `training_memory` has started this process
         train_two_steps(args.peak_memory_of, setup_of(args))
         print(peak_memory(torch.device(args.device)))
@@ -240,5 +207,4 @@ def main(argv: Optional[Sequence[str]] = None) -> None:
 
 
 if __name__ == "__main__":
-    logging.disable(logging.INFO)  # importing fairseq turns on the messages of every library
-    sys.exit(run_command(main))
+    harness.run_script(main)

@@ -14,7 +14,6 @@ how many best translations differ from stock's.
 from __future__ import annotations
 
 import argparse
-import statistics
 import sys
 import time
 import warnings
@@ -35,13 +34,14 @@ from omegaconf import OmegaConf
 
 import capsnmt.plugin  # noqa: F401
 from capsnmt.checkpoints.load import load_trained, save_checkpoint
-from capsnmt.cli import ConfigurationError, OneLineParser, positive, quiet, run_command
+from capsnmt.cli import ConfigurationError, positive, quiet
 from capsnmt.cpu.memory import keep_freed_memory
 from capsnmt.export import stock_checkpoint
 from capsnmt.models.inference import decodes_in_bf16
 from capsnmt.modules.autocast import bf16_obstacle, int8_obstacle
 from capsnmt.translate.load import load_models
-from scripts.benchmark_report import Ratio, machine
+from scripts import harness
+from scripts.harness import Ratio, machine, medians, take_turns
 from scripts.paper_rows import PLAIN, SUFFIXES
 from scripts.workload import parse, task
 
@@ -52,7 +52,7 @@ Run = Callable[[], Translations]
 
 def build_parser() -> argparse.ArgumentParser:
     """Build the parser of the command line."""
-    parser = OneLineParser(description=str(__doc__).splitlines()[0])
+    parser = harness.build_parser(__doc__, threads=1)
     add = parser.add_argument
     add("--path", type=Path, metavar="FILE", help="checkpoint of a baseline")
     add("--data", type=Path, metavar="DIR", help="its binarised data")
@@ -66,7 +66,6 @@ def build_parser() -> argparse.ArgumentParser:
     add("--beam", type=positive, default=5, help="default 5")
     add("--batch-size", type=positive, default=64, help="default 64")
     add("--rounds", type=positive, default=5, help="default 5")
-    add("--threads", type=positive, default=1, help="default 1")
     return parser
 
 
@@ -202,25 +201,21 @@ def compare(runs: Dict[str, Run], rounds: int, sentences: int) -> str:
     """Run the systems in turn and return a table."""
     translations = {name: run() for name, run in runs.items()}
     stock = next(iter(runs))
-    times: Dict[str, List[float]] = {name: [] for name in runs}
-    for _ in range(rounds):
-        for name, run in runs.items():
-            start = time.process_time()
-            run()
-            times[name].append(time.process_time() - start)
-    lines = ["| system | sentences/s | of stock | differ |", "|---|---|---|---|"]
-    for name, seconds in times.items():
-        ratio = Ratio.of([other / own for other, own in zip(times[stock], seconds)])
+    times = take_turns(runs, rounds, time.process_time)
+    lines = [harness.head(("system", "sentences/s", "of stock", "differ"))]
+    for name, seconds in medians(times).items():
+        ratio = Ratio.of(times[stock], times[name])
         differ = sum(one != other for one, other in zip(translations[name], translations[stock]))
-        speed = sentences / statistics.median(seconds)
-        lines.append(f"| {name} | {speed:.1f} | {ratio} | {differ} of {sentences} |")
+        cells = (name, f"{sentences / seconds:.1f}", f"{ratio}", f"{differ} of {sentences}")
+        lines.append(harness.line(cells))
     return "\n".join(lines)
 
 
-def _main(args: argparse.Namespace) -> None:
+def main() -> None:
+    """Measure and print the table."""
+    args = harness.parse_arguments(build_parser(), None)
     if bool(args.path) == bool(args.size) or bool(args.path) != bool(args.data):
         raise ConfigurationError("give --path and --data, or --size")
-    torch.set_num_threads(args.threads)
     keep_freed_memory("cpu")
     with quiet(), warnings.catch_warnings(), TemporaryDirectory() as folder:
         warnings.simplefilter("ignore")  # hydra's
@@ -231,4 +226,4 @@ def _main(args: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(run_command(lambda: _main(build_parser().parse_args())))
+    harness.run_script(main)

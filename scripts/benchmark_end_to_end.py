@@ -9,8 +9,8 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
-import statistics
 import sys
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Dict, Iterator, List, Mapping, Optional, TextIO
@@ -18,8 +18,9 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, TextIO
 import capsnmt
 from capsnmt import process
 from capsnmt.cli import ExecutionError
-from scripts.benchmark_report import PhaseResult, Ratio
+from scripts.benchmark_report import PhaseResult
 from scripts.benchmark_systems import System
+from scripts.harness import Ratio, medians, take_turns
 from scripts.workload import SHARED, Setup, matmul_work
 
 PLUGIN = str(Path(capsnmt.__file__).parent)
@@ -42,17 +43,17 @@ def compare_trainings(system: System, args: argparse.Namespace, setup: Setup) ->
             "ours": training_command(f"{ours} {SETTINGS} {system.flags}", args, save),
         }
         environment = {"OMP_NUM_THREADS": str(args.threads)} if args.threads else {}
-        speeds: Dict[str, List[float]] = {name: [] for name in commands}
-        for _ in range(args.repeats):
-            for name, command in commands.items():
-                log = output_of(command, environment)
-                speeds[name].append(words_per_second(log, args.updates))
-    medians = {name: statistics.median(values) for name, values in speeds.items()}
+
+        def speed(command: List[str]) -> float:
+            return words_per_second(output_of(command, environment), args.updates)
+
+        runs = {name: partial(speed, command) for name, command in commands.items()}
+        speeds = take_turns(runs, args.repeats)
     return PhaseResult(
-        ours=Ratio.of([ours / stock for stock, ours in zip(speeds["stock"], speeds["ours"])]),
+        ours=Ratio.of(speeds["ours"], speeds["stock"]),
         floor=None,
-        seconds={name: setup.tokens / speed for name, speed in medians.items()},
-        tokens_per_second=medians,
+        seconds={name: setup.tokens / speed for name, speed in medians(speeds).items()},
+        tokens_per_second=medians(speeds),
         work=matmul_work(system.stock, "train", setup) / matmul_work(system.flags, "train", setup),
     )
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import functools
-import logging
 import sys
 import time
 from dataclasses import dataclass
@@ -29,10 +28,10 @@ from torch.utils.benchmark import Timer
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from capsnmt.cli import OneLineParser, positive, run_command
+from capsnmt.cli import positive
 from capsnmt.modules.algorithms import OF_HEADS, OF_LAYERS, RoutingAlgorithm
-from scripts.benchmark_report import machine
-from scripts.workload import DTYPES
+from scripts import harness
+from scripts.harness import DTYPES, machine
 
 BACKENDS = {"cpu": ("eager", "compiled", "cpp"), "cuda": ("eager", "compiled", "triton")}
 PASSES = ("forward", "forward and backward")
@@ -42,21 +41,13 @@ COPIED = 2**30
 
 @dataclass(frozen=True)
 class Shape:
-    """Votes of I inputs for N capsules of dimension D at each token.
+    """Votes of I inputs for N capsules of dimension D at each token."""
 
-    Attributes:
-        title: where the papers have it.
-        algorithm: the operator.
-        inputs: I.
-        capsules: N.
-        dimension: D.
-    """
-
-    title: str
+    title: str  # where the papers have it
     algorithm: RoutingAlgorithm
-    inputs: int
-    capsules: int
-    dimension: int
+    inputs: int  # I
+    capsules: int  # N
+    dimension: int  # D
 
 
 # The heads of our tiny model, of the base and the big model of Li et al. 2019, and the six layers
@@ -137,43 +128,25 @@ def measure(shape: Shape, args: argparse.Namespace, speed: float) -> List[List[s
     return lines
 
 
-def parse_arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
-    """Parse the command line; a bad value ends with one line."""
-    parser = OneLineParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    add = parser.add_argument
-    add("--device", choices=BACKENDS, default="cuda" if torch.cuda.is_available() else "cpu")
-    add("--dtype", choices=DTYPES, default="fp32", help="of the votes (default fp32)")
-    add("--tokens", type=positive, default=4096, help="default 4096")
-    add("--iterations", type=positive, default=3, help="T (default 3)")
-    add("--threads", type=positive, help="of the CPU (default: torch's)")
-    args = parser.parse_args(argv)
-    if args.device == "cuda" and not torch.cuda.is_available():
-        parser.error("--device is cuda, but torch finds no GPU; use --device cpu")
-    return args
-
-
 def main(argv: Optional[Sequence[str]] = None) -> None:
     """Measure and print the table."""
-    args = parse_arguments(argv)
-    if args.threads:
-        torch.set_num_threads(args.threads)
+    parser = harness.build_parser(__doc__)
+    harness.add_device(parser, BACKENDS)
+    parser.add_argument("--tokens", type=positive, default=4096, help="default 4096")
+    parser.add_argument("--iterations", type=positive, default=3, help="T (default 3)")
+    args = harness.parse_arguments(parser, argv)
     speed = bandwidth(args.device)
     print(
         f"{machine(args.device)}; {args.tokens} tokens, votes in {args.dtype}, "
         f"{args.iterations} iterations; a copy moves {speed / 1e9:,.0f} GB/s. Nanoseconds a vote, "
         f"and in brackets the multiple of the floor.\n"
     )
-    backends = BACKENDS[args.device]
-    head = ("operator and votes (I x N)", "pass", "floor", *backends)
-    for line in (head, ("---",) * len(head)):
-        print("| " + " | ".join(line) + " |")
+    titles = ("operator and votes (I x N)", "pass", "floor", *BACKENDS[args.device])
+    print(harness.head(titles))
     for shape in SHAPES:
         for cells in measure(shape, args, speed):
-            print("| " + " | ".join(cells) + " |", flush=True)
+            print(harness.line(cells), flush=True)
 
 
 if __name__ == "__main__":
-    logging.disable(logging.INFO)  # importing fairseq turns on the messages of every library
-    sys.exit(run_command(main))
+    harness.run_script(main)

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import platform
-import statistics
 import time
 from dataclasses import dataclass, replace
 from typing import Any, Dict, List, Optional, Sequence
 
-import torch
-
 from capsnmt import records
 from capsnmt.cli import ConfigurationError, check_output_file
 from capsnmt.files import own_version
-from capsnmt.machine import processor
 from scripts.benchmark_systems import System
+from scripts.harness import Ratio, head, line, machine
 from scripts.paper_rows import PAPERS
 
 # Flags that choose rows or name a file; they change no measurement.
@@ -23,60 +19,26 @@ NO_SETTINGS = ("rows", "paper", "system", "json", "peak_memory_of", "words", "th
 
 
 @dataclass(frozen=True)
-class Ratio:
-    """The median and the extremes over the repeats."""
-
-    median: float
-    low: float
-    high: float
-
-    @classmethod
-    def of(cls, values: Sequence[float]) -> Ratio:
-        """Summarise the repeats."""
-        return cls(statistics.median(values), min(values), max(values))
-
-    def __str__(self) -> str:
-        return f"{self.median:.2f} ({self.low:.2f}-{self.high:.2f})"
-
-
-@dataclass(frozen=True)
 class PhaseResult:
-    """The measurements of one phase.
+    """The measurements of one phase."""
 
-    Attributes:
-        ours: stock time over our time.
-        floor: stock time over that of the mean of the votes; ``None`` where there are no votes.
-        seconds: the median time of each model.
-        tokens_per_second: the speed of each model.
-        work: stock's operations over ours.
-    """
-
-    ours: Ratio
-    floor: Optional[Ratio]
-    seconds: Dict[str, float]
-    tokens_per_second: Dict[str, float]
-    work: float
+    ours: Ratio  # stock time over our time
+    floor: Optional[Ratio]  # over that of the mean of the votes; None where there are no votes
+    seconds: Dict[str, float]  # the median time of each model
+    tokens_per_second: Dict[str, float]  # of each model
+    work: float  # stock's operations over ours
 
 
 @dataclass(frozen=True)
 class Result:
-    """The measurements of one system.
-
-    Attributes:
-        system: what was measured.
-        extra_parameters: the number of parameters that it adds.
-        phases: by phase.
-        memory: the peak memory of ``ours`` and ``stock`` in GiB, if it was measured.
-        date: when it was measured.
-        commit: what was measured: our version, with its commit.
-    """
+    """The measurements of one system."""
 
     system: System
-    extra_parameters: int
+    extra_parameters: int  # that it adds
     phases: Dict[str, PhaseResult]
-    memory: Dict[str, float]
+    memory: Dict[str, float]  # the peak of ours and stock in GiB, if it was measured
     date: str = ""
-    commit: str = ""
+    commit: str = ""  # our version, with its commit
 
 
 class Saved(records.Record, frozen=True, kw_only=True):
@@ -139,15 +101,6 @@ class Report:
             records.write(self.path, saved)
 
 
-def machine(device: str) -> str:
-    """Return the name of the processor or GPU."""
-    if device == "cuda":
-        where = torch.cuda.get_device_name()
-    else:
-        where = f"CPU {processor()}, {torch.get_num_threads()} threads"
-    return f"{where}; torch {torch.__version__}, Python {platform.python_version()}"
-
-
 def describe_machine(args: argparse.Namespace) -> str:
     """Return what the numbers were measured on, and how."""
     own = args.rows or args.paper or not args.system
@@ -179,12 +132,11 @@ def tables(results: Sequence[Result], phases: Sequence[str]) -> str:
 
 def table(results: Sequence[Result], phases: Sequence[str]) -> str:
     """Return the results of one paper."""
-    head = ["system", "parameters"]
+    titles = ["system", "parameters"]
     for phase in phases:
-        head += [f"{phase}, ours / stock", f"{phase}, floor / stock", "work", "the paper"]
-    head += ["tokens/s in training", "peak memory, ours / stock (GiB)"]
-    lines = [head, ["---"] * len(head), *(cells(result, phases) for result in results)]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+        titles += [f"{phase}, ours / stock", f"{phase}, floor / stock", "work", "the paper"]
+    titles += ["tokens/s in training", "peak memory, ours / stock (GiB)"]
+    return "\n".join([head(titles), *(line(cells(result, phases)) for result in results)])
 
 
 def cells(result: Result, phases: Sequence[str]) -> List[str]:

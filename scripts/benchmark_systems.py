@@ -23,21 +23,13 @@ PAPER_PHASES = {"train": "training", "decode": "decoding"}
 
 @dataclass(frozen=True)
 class System:
-    """What is measured, and against what.
+    """What is measured, and against what."""
 
-    Attributes:
-        name: a row, or the name that was given.
-        flags: its model and loss.
-        stock: the flags of the Transformer to compare with.
-        paper: the paper of the row; empty for a system that was given.
-        paper_speed: the paper's ratio by phase, where it is reported.
-    """
-
-    name: str
-    flags: str
-    stock: str
-    paper: str = ""
-    paper_speed: Dict[str, float] = field(default_factory=dict)
+    name: str  # a row, or the name that was given
+    flags: str  # its model and loss
+    stock: str  # the flags of the Transformer to compare with
+    paper: str = ""  # of the row; empty for a system that was given
+    paper_speed: Dict[str, float] = field(default_factory=dict)  # its ratio by phase, if reported
 
 
 def system_of(row: PaperRow, size: Optional[str] = None) -> System:

@@ -27,10 +27,10 @@ from capsnmt.models.generator import Generator
 from capsnmt.models.layers import FAST_PATH_COPIES
 from capsnmt.modules.head_aggregation import HeadRouting
 from capsnmt.modules.layer_aggregation import LayerRouting
+from scripts.harness import DTYPES
 from scripts.paper_rows import SUFFIXES
 
 PHASES = ("train", "decode")
-DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 # torch counts the attention kernels of GPUs only; torch 2.2 has no such kernel on the CPU.
 CPU_KERNELS = {
     kernel: lambda q, k, v, *_, **__: sdpa_flop_count(q, k, v)
@@ -43,27 +43,16 @@ SHARED = "--share-all-embeddings --criterion label_smoothed_cross_entropy --labe
 
 @dataclass(frozen=True)
 class Setup:
-    """The batch, the device and the precision.
-
-    Attributes:
-        device: ``cpu`` or ``cuda``.
-        dtype: a key of :data:`DTYPES`.
-        tokens: tokens of a batch on each side.
-        length: tokens of a sentence.
-        sentences: sentences that are decoded at once.
-        beam: hypotheses of a sentence.
-        vocabulary: words of the one dictionary.
-        seed: of the parameters and of the batch.
-    """
+    """The batch, the device and the precision."""
 
     device: str
     dtype: str
-    tokens: int
-    length: int
-    sentences: int
-    beam: int
-    vocabulary: int
-    seed: int
+    tokens: int  # of a batch on each side
+    length: int  # tokens of a sentence
+    sentences: int  # that are decoded at once
+    beam: int  # hypotheses of a sentence
+    vocabulary: int  # words of the one dictionary
+    seed: int  # of the parameters and of the batch
 
 
 @functools.lru_cache(maxsize=1)
