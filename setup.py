@@ -53,6 +53,7 @@ EVALUATION = [
     "numpy",
     "sacrebleu>=2.3",
     "sacremoses",
+    "scipy",  # Student's t
     "tqdm",
     "compare-mt==0.2.10",
     "six",  # compare-mt imports it without declaring it
@@ -63,7 +64,7 @@ REPORT = [
     "jinja2",
     "markdown-it-py",
     "markupsafe",
-    "scipy",  # the interval of a difference
+    "scipy",
     "scikit-learn",  # t-SNE and the silhouette score of an analysis
     "sacrebleu>=2.3",  # BLEU without an encoder layer
     "sacremoses",  # detokenises the samples

@@ -27,7 +27,7 @@ LARGEST_SEED = 2**31 - 1
 # What each extra installs and our code imports; of a library in several, the first extra is named.
 EXTRAS = {
     "fairseq": ("fairseq", "fairseq_cli", "numpy", "omegaconf"),
-    "evaluation": ("numpy", "sacrebleu", "sacremoses", "tqdm"),
+    "evaluation": ("numpy", "sacrebleu", "sacremoses", "scipy", "tqdm"),
     "data": (
         *("jieba", "numpy", "requests", "sacremoses", "sentencepiece", "subword_nmt"),
         "tqdm",

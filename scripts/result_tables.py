@@ -72,7 +72,10 @@ def finished() -> str:
         for run in runs:
             known = records.load(run.folder.path / "facts.json")
             updates, most = known["updates"], run.settings.updates
-            scores = [run.output(x).scores[MULTI_BLEU].score for x in run.settings.data.test_sets]
+            tests = run.settings.data.test_sets
+            scores = [
+                run.output(x).scores[metric].score for metric in (MULTI_BLEU, "chrf") for x in tests
+            ]
             of_row.append(scores)
             lines.append(
                 [
@@ -89,7 +92,7 @@ def finished() -> str:
             seeds = ", ".join(str(run.seed) for run in runs)
             lines.append([Markdown(f"`{row}`"), seeds, "", "", *cells, ""])
     header = ["row", "seed", "updates", "ended by"]
-    header += [f"tokenised BLEU {x}" for x in TEST_SETS]
+    header += [f"{metric} {x}" for metric in ("tokenised BLEU", "chrF2") for x in TEST_SETS]
     header.append("commit")
     return f"{Table([*map(Markdown, header)], lines, numeric=4)}\n"
 

@@ -27,6 +27,7 @@ from capsnmt.evaluation.__main__ import parse_arguments
 from capsnmt.evaluation.evaluate import evaluate, evaluate_sets
 from capsnmt.evaluation.outputs import read_output
 from capsnmt.evaluation.scores import MULTI_BLEU, Comparison
+from capsnmt.evaluation.significance import corrected_together
 from capsnmt.evaluation.text import text_format
 from capsnmt.files import atomic_writer, sha256
 from capsnmt.runs.finished import FinishedRun
@@ -148,7 +149,9 @@ def reckon(folder: Path, data: PreparedData) -> None:
         if same and not others:
             for test, one in compared({"baseline": same, row: [run]}, references).items():
                 found.setdefault(test, []).extend(one)
-    records.write(folder / COMPARISONS, found)
+    both = [corrected_together(found, metric) for metric in ("bleu", "chrf")]
+    together = {test: [x for each in both for x in each[test].values()] for test in found}
+    records.write(folder / COMPARISONS, together)
 
 
 def compared(
@@ -263,8 +266,9 @@ def state(folder: RunFolder) -> str:
         run = FinishedRun(folder.path)
         if run.settings.classifies:
             return f"finished, accuracy: {run.measures.accuracy:.2f}"
-        bleu = [f"{x} {run.output(x).scores[MULTI_BLEU].score:.2f}" for x in run.scores]
-        return f"finished, tokenised BLEU: {', '.join(bleu)}"
+        scores = {x: run.output(x).scores for x in run.scores}
+        found = [f"{x} {y[MULTI_BLEU].score:.2f}, {y['chrf'].score:.2f}" for x, y in scores.items()]
+        return f"finished, tokenised BLEU and chrF2: {'; '.join(found)}"
     try:
         return f"at update {read_learning_curve(folder.train_log).updates:,}"
     except ConfigurationError:  # before the first entry of its log
@@ -281,18 +285,19 @@ def main() -> None:
     )
     options = parser.parse_args()
     unknown = {*options.models}
+    keeping = None if options.keep is None else options.keep.absolute()  # records have no folders
     datasets: Dict[Path, PreparedData] = {}
     for folder in find_runs(options.runs):
         config = folder.read_config()
         print(f"{config.row}, seed {config.seed}: {state(folder)}")
         name = f"{config.row}/seed-{config.seed}"
-        kept = options.keep is not None and folder.is_finished and not config.settings.classifies
-        if kept and folder.path.match(name):  # not a copy that lies beside its seed
+        kept = keeping is not None and folder.is_finished and not config.settings.classifies
+        if keeping and kept and folder.path.match(name):  # not a copy that lies beside its seed
             dataset = str(config.settings.dataset)
-            keep(folder, options.keep / dataset / name)
-            datasets[options.keep / dataset] = PreparedData(FinishedRun(folder.path).data)
+            keep(folder, keeping / dataset / name)
+            datasets[keeping / dataset] = PreparedData(FinishedRun(folder.path).data)
             if name in options.models:
-                keep_model(folder, options.keep / dataset / name)
+                keep_model(folder, keeping / dataset / name)
                 unknown.remove(name)
     for kept_rows, data in datasets.items():
         reckon(kept_rows, data)

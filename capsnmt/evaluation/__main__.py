@@ -28,7 +28,7 @@ from capsnmt.evaluation.settings import SET, Settings
 from capsnmt.evaluation.text import DETOKENIZE, REMOVE_BPE, language, text_format
 
 INPUTS = ("generate", "plain")  # output of fairseq-generate, or lines
-MOST_SAMPLES = 100000  # D: sacreBLEU keeps a number for each sample and sentence in memory
+MOST_SAMPLES = 100000
 RESERVED = {each.lower() for each in (*METRICS, *METRICS.values(), *COMPARABLE)}
 
 
@@ -159,12 +159,18 @@ def parse_arguments(argv: Optional[Sequence[str]] = None) -> Tuple[Settings, Opt
         details=args.details,
     )
     check_test_sets(settings)
+    counts = [len(paths) for paths in settings.systems.values()]
+    if args.plan and (args.baseline is None or counts[0] < 2 or max(counts[1:]) < 2):
+        raise ConfigurationError(
+            f"--plan {args.plan:g} needs a deviation over seeds; give --baseline, and several "
+            f"seeds of it and of a system, NAME=FILE,FILE"
+        )
     return settings, args.json
 
 
 def check_test_sets(settings: Settings) -> None:
     """Raise unless the names of several test sets make different files of every path."""
-    names, given = settings.test_sets, [*settings.references, *chain(*settings.systems.values())]
+    names, given = settings.test_sets, [str(path) for path in _inputs(settings)]
     without = next((path for path in given if (SET in path) != bool(names)), None)
     if without is not None and names:
         raise ConfigurationError(

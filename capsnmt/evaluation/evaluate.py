@@ -35,20 +35,13 @@ from capsnmt.files import installed_version
 
 
 def evaluate(settings: Settings) -> Union[Evaluation, Evaluations]:
-    """Read, score and test some systems, on one test set or on several.
-
-    Raises:
-        ConfigurationError: of an input, or a plan is asked for that no system's seeds allow.
-    """
+    """Read, score and test some systems, on one test set or on several."""
     found = _evaluate_all(settings)
     if settings.plan is None:
         return found
     made = plans(settings.plan, found.comparisons)
     if not made:
-        raise ConfigurationError(
-            f"--plan {settings.plan:g} needs a deviation over seeds; give --baseline, and several "
-            f"seeds of it and of a system, NAME=FILE,FILE"
-        )
+        say(f"note: --plan {settings.plan:g}: all seeds have the same scores, or there are too few")
     return replace(found, plans=made)
 
 
@@ -64,8 +57,9 @@ def evaluate_sets(
     """Evaluate systems on several test sets; ``systems`` are those that are read already."""
     found: Dict[str, Evaluation] = {}
     scored: List[Mapping[str, Scored]] = []
-    for number, (test_set, own) in enumerate(settings.items()):
-        found[test_set], resampled = _evaluate(own, number, systems.get(test_set))
+    for test_set, own in settings.items():
+        name = test_set if len(settings) > 1 else ""
+        found[test_set], resampled = _evaluate(own, name, systems.get(test_set))
         scored.append(resampled)
     first = next(iter(settings.values()))
     comparisons = compare(_places(first.systems), scored, first.test) if first.tested else []
@@ -79,7 +73,7 @@ def _places(systems: Mapping[str, Sequence[Any]]) -> Dict[str, List[int]]:
 
 
 def _evaluate(
-    settings: Settings, number: int = 0, systems: Optional[Systems] = None
+    settings: Settings, name: str = "", systems: Optional[Systems] = None
 ) -> Tuple[Evaluation, Mapping[str, Scored]]:
     """Evaluate systems on one test set; return what comparisons over several need as well."""
     systems = systems or read_systems(settings.systems, settings.text)
@@ -110,15 +104,15 @@ def _evaluate(
 
     measures = {name: measure_of(metric) for name, metric in metrics.items()}
     statistics: Dict[str, Tuple[Measure, List[np.ndarray]]] = {
-        name: (measure, [measure.statistics(each.hypotheses) for each in outputs])
-        for name, measure in measures.items()
+        metric: (measure, [measure.statistics(each.hypotheses) for each in outputs])
+        for metric, measure in measures.items()
     }
-    for name, values in given.items():
+    for metric, values in given.items():
         mean = segment_mean(segments)
-        statistics[name] = mean, [mean.statistics(values[each]) for each in outputs]
+        statistics[metric] = mean, [mean.statistics(values[each]) for each in outputs]
     places = _places(systems)
     pairs = paired(places, test)
-    resampled = resample(statistics, pairs, test, number)
+    resampled = resample(statistics, pairs, test, name)
     by_metric = {name: scores_of(each, pairs, test) for name, each in resampled.items()}
     of_bleu = statistics["bleu"][1]
 

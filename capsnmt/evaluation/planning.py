@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import List, Optional, Sequence
+from typing import List, Optional, Sequence, Tuple
 
 import numpy as np
 
 from capsnmt.evaluation.scores import Comparison, Plan
 
 DRAWS = 20000  # experiments: a probability is within 0.7 points
-SHOWN = (3, 5, 6, 8, 10, 15, 20, 30)  # numbers of seeds
+SHOWN = (2, 3, 4, 5, 6, 8, 10, 15, 20)  # numbers of seeds
 WANTED = 0.8  # Card et al. 2020
 MOST = 200  # seeds
 
@@ -18,61 +18,59 @@ MOST = 200  # seeds
 def plan(effect: float, comparison: Comparison) -> Optional[Plan]:
     """Plan an experiment by a finished one; ``None`` of one whose seeds say nothing.
 
-    The deviation of a seed is that of both systems, pooled (**D**: three seeds of one say little).
+    The deviation of a seed is that of both systems together (**D**: three seeds of one say little).
     What sentences add to the variance stays, however many seeds there are.
     """
-    if comparison.variance_over_seeds is None or comparison.variance_over_sentences is None:
+    if comparison.deviation is None or comparison.variance_over_sentences is None:
         return None
-    ours, theirs = comparison.seeds
-    # each of the two has the variance of a seed, divided by how many it has
-    of_seed = comparison.variance_over_seeds / (1 / ours + 1 / theirs)
-    of_sentences = comparison.variance_over_sentences
-    found = {n: power(effect, n, of_seed, of_sentences) for n in SHOWN}
+    of_seed, of_sentences = comparison.deviation**2, comparison.variance_over_sentences
     return Plan(
         system=comparison.system,
         baseline=comparison.baseline,
         metric=comparison.metric,
         effect=effect,
-        deviation=math.sqrt(of_seed),
+        deviation=comparison.deviation,
         deviation_over_sentences=math.sqrt(of_sentences),
-        power=found,
+        power={n: power(effect, (n, n), of_seed, of_sentences) for n in SHOWN},
         needed=needed(effect, of_seed, of_sentences),
-        shown=detectable(min(comparison.seeds), of_seed, of_sentences),
+        shown=detectable(comparison.seeds, of_seed, of_sentences),
     )
 
 
-def power(effect: float, seeds: int, of_seed: float, of_sentences: float = 0.0) -> float:
+def power(
+    effect: float, seeds: Tuple[int, int], of_seed: float, of_sentences: float = 0.0
+) -> float:
     """Return the probability that a difference has p < 0.05, with some seeds of each system.
 
     Drawn experiments with normal scores go through the test of
     :func:`~capsnmt.evaluation.significance.difference_of`. ``of_seed`` is the variance of a seed.
 
-    >>> [round(power(0.5, seeds, 0.25**2), 2) for seeds in (3, 6)]
+    >>> [round(power(0.5, (seeds, seeds), 0.25**2), 2) for seeds in (3, 6)]
     [0.37, 0.86]
     """
     from scipy.stats import t
 
-    random = np.random.default_rng(1)
-    spread = math.sqrt(2 * of_seed / seeds + of_sentences)
+    random, sizes = np.random.default_rng(1), np.array(seeds)[:, None]
+    spread = math.sqrt(float((of_seed / sizes).sum()) + of_sentences)
     deltas = effect + spread * random.standard_normal(DRAWS)
-    variances = of_seed / seeds * random.chisquare(seeds - 1, (2, DRAWS)) / (seeds - 1)
+    variances = of_seed / sizes * random.chisquare(sizes - 1, (2, DRAWS)) / (sizes - 1)
     total = variances.sum(0) + of_sentences
-    freedom = total**2 / ((variances**2).sum(0) / (seeds - 1))
+    freedom = total**2 / (variances**2 / (sizes - 1)).sum(0)
     return float((2 * t.sf(np.abs(deltas) / np.sqrt(total), freedom) < 0.05).mean())
 
 
 def needed(effect: float, of_seed: float, of_sentences: float) -> Optional[int]:
     """Return how many seeds show a difference with a probability of 0.8; ``None`` above 200."""
-    tried: List[int] = [2, MOST]
-    if power(effect, MOST, of_seed, of_sentences) < WANTED:
+    tried: List[int] = [1, MOST]  # too few, and enough
+    if power(effect, (MOST, MOST), of_seed, of_sentences) < WANTED:
         return None
     while tried[1] - tried[0] > 1:
         middle = sum(tried) // 2
-        tried[power(effect, middle, of_seed, of_sentences) >= WANTED] = middle
+        tried[power(effect, (middle, middle), of_seed, of_sentences) >= WANTED] = middle
     return tried[1]
 
 
-def detectable(seeds: int, of_seed: float, of_sentences: float) -> float:
+def detectable(seeds: Tuple[int, int], of_seed: float, of_sentences: float) -> float:
     """Return the difference that so many seeds show with a probability of 0.8."""
     low, high = 0.0, 100 * math.sqrt(of_seed + of_sentences)
     while high - low > 1e-3 * high:

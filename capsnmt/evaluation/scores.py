@@ -30,6 +30,7 @@ CENTRED: Method = "centred-bootstrap"
 BOOTSTRAP: Method = "bootstrap"
 SAMPLES = {RANDOMIZATION: 10000, CENTRED: 10000, BOOTSTRAP: 1000}
 SEED = 12345
+FEW = 10  # segments: one trial in 2^9 exchanges all or none of them
 DESCRIPTIONS = {
     RANDOMIZATION: "paired approximate randomization (Riezler and Maxwell 2005), two-sided, "
     "{:,} trials",
@@ -155,11 +156,13 @@ class Comparison(Record, frozen=True, kw_only=True, omit_defaults=True):
     delta: float  # difference of the means over seeds and test sets
     interval: Optional[Tuple[float, float]] = None  # 95%
     p_value: Optional[float] = None
-    corrected_p_value: Optional[float] = None  # Holm's, among the systems by this metric
+    # Holm's, among the systems by this metric; over seeds of the larger of p and sentences_p_value
+    corrected_p_value: Optional[float] = None
     # over seeds and sentences: the two parts of the variance of delta, degrees of freedom
     variance_over_seeds: Optional[float] = None
     variance_over_sentences: Optional[float] = None
     freedom: Optional[float] = None
+    deviation: Optional[float] = None  # of a seed's score, of both systems together
     # of these seeds, over sentences alone: the centred bootstrap of the means
     sentences_p_value: Optional[float] = None
     # of these sentences, over seeds alone: Welch's test

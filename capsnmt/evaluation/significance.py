@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from zlib import crc32
 
 import numpy as np
 from msgspec.structs import replace
@@ -19,6 +20,7 @@ from capsnmt.evaluation.metrics import Measure, bleu_of
 from capsnmt.evaluation.scores import (
     BOOTSTRAP,
     CENTRED,
+    FEW,
     RANDOMIZATION,
     SAMPLES,
     Comparison,
@@ -27,7 +29,8 @@ from capsnmt.evaluation.scores import (
     Test,
 )
 
-ROWS = 512  # resamples at a time, of whose weights each takes 8 bytes
+# weights at a time, each of 8 bytes, and resamples: a multiple of 32, as bits are drawn in words
+WEIGHTS, ROWS = 2**23, 512
 TIE = 1e-9  # scores of the same sums differ by less
 LEVEL = 0.95
 
@@ -37,6 +40,7 @@ class Scored:
     """The scores of some outputs by one metric, and what they are on resamples of the test set."""
 
     measure: Measure
+    segments: int
     scores: List[float]
     resampled: np.ndarray  # [outputs, resamples]: the scores, segments drawn with replacement
     exchanged: np.ndarray  # [outputs, trials]: the differences to its pair, segments exchanged
@@ -46,7 +50,7 @@ def resample(
     given: Mapping[str, Tuple[Measure, Sequence[np.ndarray]]],
     pairs: Sequence[int],
     test: Optional[Test],
-    number: int = 0,
+    name: str = "",
 ) -> Dict[str, Scored]:
     """Score outputs by some metrics, and resamples of them that all share.
 
@@ -54,14 +58,15 @@ def resample(
     - Trials exchange two systems' translations of each segment with probability 1/2 (Riezler and
       Maxwell 2005).
 
-    **D**: the draws of a test set are those of sacreBLEU with the same seed; each further test set
-    of an evaluation, by its ``number``, has its own.
+    **D**: the draws are those of sacreBLEU with the same seed; of several test sets each has its
+    own, by its ``name``. There are at least 10,000 resamples: the tests over seeds need a
+    variance that another draw would not change.
 
     Args:
         given: metric -> its measure, and the statistics ``[segments, K]`` of each output
         pairs: the output that each is compared with, by its number; its own for none
         test: without one nothing is drawn
-        number: of the test set
+        name: of the test set, where there are several
     """
     columns = [each for _, outputs in given.values() for each in outputs]
     changes = [
@@ -69,17 +74,19 @@ def resample(
     ]
     sums = moved = [np.zeros((0, each.shape[1])) for each in columns]
     if test is not None:
-        draws = partial(np.random.default_rng, [test.seed, number] if number else test.seed)
+        seed = [test.seed, crc32(name.encode("utf-8", "surrogateescape"))] if name else test.seed
+        draws = partial(np.random.default_rng, seed)
         exchanging = test.method == RANDOMIZATION
-        resamples = SAMPLES[BOOTSTRAP] if exchanging else test.samples
+        resamples = max(SAMPLES[CENTRED], 0 if exchanging else test.samples)
         sums = _products(_weights(draws(), resamples, len(columns[0])), columns)
         if exchanging:
             moved = _products(_exchanges(draws(), test.samples, len(columns[0])), changes)
     found, size = {}, len(pairs)
-    for place, (name, (measure, outputs)) in enumerate(given.items()):
+    for place, (metric, (measure, outputs)) in enumerate(given.items()):
         totals, own = [each.sum(0) for each in outputs], slice(place * size, (place + 1) * size)
-        found[name] = Scored(
+        found[metric] = Scored(
             measure,
+            len(columns[0]),
             [measure.score(total) for total in totals],
             np.array([measure.scores(each) for each in sums[own]]),
             # what is exchanged goes from one system to the other
@@ -95,7 +102,7 @@ def resample(
 
 def _weights(random: np.random.Generator, resamples: int, size: int) -> Iterator[np.ndarray]:
     """Yield how often each resample has each segment, ``[rows, segments]``."""
-    for rows in _blocks(resamples):
+    for rows in _blocks(resamples, size):
         drawn = random.choice(size, size=(rows, size), replace=True)
         places = drawn + np.arange(rows)[:, None] * size
         yield np.bincount(places.ravel(), minlength=rows * size).reshape(rows, size)
@@ -103,14 +110,15 @@ def _weights(random: np.random.Generator, resamples: int, size: int) -> Iterator
 
 def _exchanges(random: np.random.Generator, trials: int, size: int) -> Iterator[np.ndarray]:
     """Yield which segments each trial exchanges, ``[rows, segments]``."""
-    for rows in _blocks(trials):
+    for rows in _blocks(trials, size):
         yield random.integers(2, size=(rows, size), dtype=bool)
 
 
-def _blocks(count: int) -> Iterator[int]:
-    """Yield sizes of blocks that add up to a count."""
-    for start in range(0, count, ROWS):
-        yield min(ROWS, count - start)
+def _blocks(count: int, size: int) -> Iterator[int]:
+    """Yield sizes of blocks that add up to a count, for weights of some segments."""
+    rows = max(32, min(ROWS, WEIGHTS // size // 32 * 32))
+    for start in range(0, count, rows):
+        yield min(rows, count - start)
 
 
 def _products(weights: Iterator[np.ndarray], columns: Sequence[np.ndarray]) -> List[np.ndarray]:
@@ -146,14 +154,16 @@ def p_value(test: Test, delta: float, resampled: np.ndarray, exchanged: np.ndarr
 def scores_of(scored: Scored, pairs: Sequence[int], test: Optional[Test]) -> List[Score]:
     """Return the scores of some outputs by one metric, each tested against its pair."""
     found = []
+    of_test = slice(None if test is None or test.method == RANDOMIZATION else test.samples)
+    resampled = scored.resampled[:, of_test]
     for number, (score, pair) in enumerate(zip(scored.scores, pairs)):
         known: Dict[str, Any] = {}
         if test is not None:
-            low, high = interval_of(scored.resampled[number])
+            low, high = interval_of(resampled[number])
             known["ci"] = (high - low) / 2
             if pair != number:
                 delta = score - scored.scores[pair]
-                drawn = scored.resampled[number] - scored.resampled[pair]
+                drawn = resampled[number] - resampled[pair]
                 p = p_value(test, delta, drawn, scored.exchanged[number])
                 known.update(delta=delta, interval=interval_of(drawn), p_value=p)
         found.append(Score(score=score, signature=scored.measure.signature, **known))
@@ -172,6 +182,7 @@ class Seeds:
 
     scores: np.ndarray  # [seeds]: means over the test sets
     resampled: np.ndarray  # [seeds, resamples]
+    segments: float = math.inf  # of all test sets
 
 
 @dataclass(frozen=True)
@@ -184,6 +195,7 @@ class Difference:
     freedom: float  # degrees of freedom of their sum
     freedom_of_seeds: float
     drawn: np.ndarray  # [resamples]: the difference on resamples of the sentences
+    deviation: float  # of a seed's score, of both systems together
 
     def test(self, sentences: bool = True) -> Tuple[float, Tuple[float, float]]:
         """Return p and the 95% interval, with ``sentences`` or, as Welch's, over seeds alone."""
@@ -209,7 +221,9 @@ def difference_of(one: Seeds, other: Seeds) -> Optional[Difference]:
         \frac{1}{n (n - 1)} \sum_i \mathrm{var}_b(x_{ib} - \bar x_b)}_{both}\Bigr),
 
     and :math:`d / \sqrt V` has Student's t with Satterthwaite's degrees of freedom,
-    :math:`V^2 / \sum v^2 / (n - 1)` over the two :math:`v = s^2 / n`.
+    :math:`V^2 / \sum v^2 / \nu`, where :math:`\nu` is n - 1 of each :math:`v = s^2 / n`, and S - 1
+    of the part that S sentences add. A variance over resamples of S sentences is multiplied by
+    S / (S - 1).
 
     **D**: this is the bootstrap in closed form where there is one. Drawing n of n seeds has
     (n - 1) / n of the variance :math:`s^2 / n`, and the luck of a seed with these sentences would
@@ -227,18 +241,21 @@ def difference_of(one: Seeds, other: Seeds) -> Optional[Difference]:
         float((each.resampled - each.resampled.mean(0)).var(1).sum()) / (n * (n - 1))
         for each, n in zip((one, other), sizes)
     )
-    of_seeds, of_sentences = sum(seeds), max(0.0, float(drawn.var()) - both)
+    of_seeds, unbiased = sum(seeds), 1 / (1 - 1 / one.segments)
+    of_sentences = max(0.0, (float(drawn.var()) - both) * unbiased)
     delta = float(one.scores.mean() - other.scores.mean())
     if of_seeds < TIE**2:  # all seeds are one output: nothing is known of seeds
         return None
     uncertain = sum(v**2 / (n - 1) for v, n in zip(seeds, sizes))
+    pooled = sum(v * n * (n - 1) for v, n in zip(seeds, sizes)) / (sum(sizes) - 2)
     return Difference(
         delta,
         of_seeds,
         of_sentences,
-        (of_seeds + of_sentences) ** 2 / uncertain,
+        (of_seeds + of_sentences) ** 2 / (uncertain + of_sentences**2 / (one.segments - 1)),
         of_seeds**2 / uncertain,
         drawn,
+        math.sqrt(pooled),
     )
 
 
@@ -253,6 +270,8 @@ def compare(
     the test is over sentences; between seeds of both systems over seeds and sentences. Between one
     output and several there is none: nothing is known of the other seeds of the one.
 
+    Over seeds there is none either on test sets of fewer than 10 segments.
+
     ``names`` has the numbers of each system's outputs, ``sets`` metric -> scores of each test set.
     """
     (baseline, firsts), *others = names.items()
@@ -264,14 +283,18 @@ def compare(
         scores = np.mean([each.scores for each in of_sets], 0)
         resampled = np.mean([each.resampled for each in of_sets], 0)
         exchanged = np.mean([each.exchanged for each in of_sets], 0)
+        segments = [each.segments for each in of_sets]
         of_metric: List[Comparison] = []
         for name, own in others:
             delta = float(scores[[*own]].mean() - scores[[*firsts]].mean())
             known: Dict[str, Any] = {}
-            ours, theirs = (Seeds(scores[[*each]], resampled[[*each]]) for each in (own, firsts))
-            difference = difference_of(ours, theirs)
+            ours, theirs = (
+                Seeds(scores[[*each]], resampled[[*each]], sum(segments)) for each in (own, firsts)
+            )
+            difference = difference_of(ours, theirs) if min(segments) >= FEW else None
             if len(own) == len(firsts) == 1:
                 drawn = resampled[own[0]] - resampled[firsts[0]]
+                drawn = drawn[: None if test.method == RANDOMIZATION else test.samples]
                 p = p_value(test, delta, drawn, exchanged[own[0]])
                 known.update(p_value=p, interval=interval_of(drawn))
             elif difference is not None:
@@ -283,6 +306,7 @@ def compare(
                     variance_over_seeds=difference.of_seeds,
                     variance_over_sentences=difference.of_sentences,
                     freedom=difference.freedom,
+                    deviation=difference.deviation,
                     sentences_p_value=p_value(
                         replace(test, method=CENTRED), delta, difference.drawn, np.zeros(0)
                     ),
@@ -300,9 +324,13 @@ def compare(
 
 
 def corrected(family: Sequence[Comparison]) -> List[Comparison]:
-    """Return the comparisons of one table, with p-values corrected for how many there are."""
-    tested = [each for each in family if each.p_value is not None]
-    values = iter(holm([each.p_value for each in tested if each.p_value is not None]))
+    """Return the comparisons of one table, with p-values corrected for how many there are.
+
+    **D**: over seeds the larger of p and that over sentences alone is corrected. Few seeds may
+    agree by luck, more than their sentences would let them; no mark is given for that.
+    """
+    known = [max(x.p_value, x.sentences_p_value or 0.0) for x in family if x.p_value is not None]
+    values = iter(holm(known))
     return [
         each if each.p_value is None else replace(each, corrected_p_value=next(values))
         for each in family

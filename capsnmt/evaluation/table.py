@@ -9,6 +9,7 @@ from tabulate import tabulate
 
 from capsnmt.evaluation.scores import (
     COMPARABLE,
+    FEW,
     METRICS,
     Comparison,
     Evaluation,
@@ -21,8 +22,6 @@ from capsnmt.evaluation.scores import (
     common_metrics,
     digits,
 )
-
-FEW = 10  # segments: one trial in 2^9 exchanges all or none of them
 
 
 def as_text(found: Union[Evaluation, Evaluations], details: bool = False) -> str:
@@ -138,20 +137,29 @@ def _explanations(
         )
     if any(min(each) > 1 for each in seeds):
         yield "p of several seeds: over seeds and sentences (docs/evaluation.md), two-sided"
+    if any(max(each) >= 3 * min(each) > 3 for each in seeds):
+        yield "p is too small where one system has three times as many seeds as the other"
     if any(min(each) in (2, 3, 4) for each in seeds):
         yield "fewer than 5 seeds: the deviation over seeds is rough, and so are p and interval"
     if any(min(each) == 1 < max(each) for each in seeds):
         yield "one output against several seeds: no p, nothing is known of other seeds of the one"
     if any(min(n) > 1 and x.p_value is None for n, x in zip(seeds, comparisons)):
         yield "no p where all seeds of both have the same score: nothing is known of other seeds"
-    systems = len({each.system for each in comparisons})
-    yield f"†, ‡: p below 0.05, 0.01 by Holm's correction over {systems} test(s) of a table"
+    tested = {each.system for each in comparisons if each.p_value is not None}
+    if tested:
+        yield f"†, ‡: p below 0.05, 0.01 by Holm's correction over {len(tested)} test(s) of a table"
+    for each in comparisons:
+        if (each.p_value or 1) < min(0.05, each.sentences_p_value or 0):
+            yield (
+                f"{each.system}, {each.metric}: over its sentences alone p is larger, "
+                f"{p_text(each.sentences_p_value)}: its seeds agree by luck; that one is corrected"
+            )
 
 
 def _plan_text(plan: Plan) -> str:
     """Return what more seeds would show, and what the finished ones could have shown."""
     sentences = plan.deviation_over_sentences
-    floor = f"; over sentences {sentences:.2f}, which no seeds lower" if sentences else ""
+    floor = f"; more seeds do not lower that over sentences, {sentences:.2f}" if sentences else ""
     powers = plan.power.values()
     needed = f"{plan.needed} seeds" if plan.needed else "no number of seeds up to 200"
     return "\n".join(
@@ -159,7 +167,7 @@ def _plan_text(plan: Plan) -> str:
             f"{plan.system} and {plan.baseline}: deviation over seeds {plan.deviation:.2f}{floor}",
             f"probability of p < 0.05 at a difference of {plan.effect:g} BLEU:",
             _table(["seeds", *map(str, plan.power)], [["", *(f"{p:.2f}" for p in powers)]]),
-            f"0.8 has {needed}; the finished ones have it at a difference of {plan.shown:.2f} BLEU",
+            f"{needed} have 0.8 there; the finished seeds have 0.8 at {plan.shown:.2f} BLEU",
         ]
     )
 
@@ -174,7 +182,7 @@ def _details(evaluation: Evaluation) -> Iterator[str]:
     if evaluation.segments_by_length:
         yield f"BLEU by source length, in {evaluation.length_unit} (10-20 is 10 to 19):"
         yield _length_table(systems, evaluation.segments_by_length)
-    if test is not None:
+    if any(output.sign_test for system in systems for output in system.outputs) and test:
         yield f"p of each output, against that of {test.baseline} with its seed: {test.in_words}"
         yield (
             f"sign test (Collins et al. 2005) against {test.baseline}, on BLEU: sentences that "

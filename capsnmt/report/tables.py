@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from capsnmt.evaluation.scores import METRICS, Comparison, Evaluations, Spread, digits
+from capsnmt.evaluation.scores import METRICS, Comparison, Spread, digits
 from capsnmt.pages.page import Table, code, csv_text
 from capsnmt.runs.finished import FinishedRun, distinct_names
 from capsnmt.runs.learning_curve import clock
@@ -57,9 +57,11 @@ def results(
     ``compared`` are the comparisons in BLEU with the first row, by test set and row.
     """
     baseline = rows[0]
+    every = [run.output(test_set) for row in rows for run in row.runs for test_set in test_sets]
+    scored_by_chrf = all("chrf" in each.scores for each in every)
     header = ["system", "parameters", "training"]
     for test_set in test_sets:
-        header += [f"{test_set} BLEU", "Δ", *(["95% of Δ"] if compared else [])]
+        header += [f"{test_set} BLEU", "Δ", *(["95% of Δ"] if compared else []), "chrF2"]
     lines = []
     for row in rows:
         learned, speed = row.runs[0].parameters, row.tokens_per_second
@@ -80,6 +82,7 @@ def results(
             lines[-1] += [mean_cell(ours), difference]
             if compared:
                 lines[-1].append(interval_cell(None if found is None else found.interval))
+            lines[-1].append(mean_cell(row.score(test_set, "chrf") if scored_by_chrf else None))
     return Table(header, lines, numeric=1)
 
 
@@ -90,35 +93,28 @@ def interval_cell(interval: Optional[Tuple[float, float]], metric: str = "bleu")
     return " to ".join(difference_cell(end, metric) for end in interval)
 
 
-def comparisons(found: Evaluations) -> Table:
-    """Return every comparison: of each test set and, of several, of the mean over them."""
+def comparisons(found: Mapping[str, Mapping[str, Compared]]) -> Table:
+    """Return comparisons with the baseline, which are by metric, test set and system."""
     header = ["test set", "difference", "metric", "seeds", "Δ", "95% of Δ", "p", "p, Holm"]
-    places = {name: each.comparisons for name, each in found.test_sets.items()}
-    if len(places) > 1:
-        places[f"mean of {len(places)}"] = found.comparisons
-    lines = [
-        [
-            test_set,
-            f"{each.system} {MINUS} {each.baseline}",
-            METRICS.get(each.metric, each.metric),
-            " and ".join(map(str, dict.fromkeys(each.seeds))),
-            difference_cell(each.delta, each.metric) + each.mark,
-            interval_cell(each.interval, each.metric),
-            *map(
-                p_cell,
-                (
-                    each.p_value,
-                    each.corrected_p_value,
-                    each.welch_p_value,
-                    each.sentences_p_value,
-                ),
-            ),
-        ]
-        for test_set, compared in places.items()
-        for each in compared
-    ]
     header += ["p, seeds alone", "p, sentences alone"]
-    if not any(line[-1] != NONE or line[-2] != NONE for line in lines):
+    lines = []
+    for metric, places in found.items():
+        for test_set, compared in places.items():
+            for each in compared.values():
+                p_values = (each.p_value, each.corrected_p_value)
+                alone = (each.welch_p_value, each.sentences_p_value)
+                lines.append(
+                    [
+                        test_set,
+                        f"{each.system} {MINUS} {each.baseline}",
+                        METRICS.get(metric, metric),
+                        " and ".join(map(str, dict.fromkeys(each.seeds))),
+                        difference_cell(each.delta, metric) + each.mark,
+                        interval_cell(each.interval, metric),
+                        *map(p_cell, (*p_values, *alone)),
+                    ]
+                )
+    if all(line[-2:] == [NONE, NONE] for line in lines):
         header, lines = header[:-2], [line[:-2] for line in lines]
     return Table(header, lines, numeric=3)
 

@@ -44,7 +44,6 @@ def translation(runs: Sequence[FinishedRun], sample_count: int) -> Tuple[Dict[st
         "penalised": any("disagreement" in run.settings.train for run in runs),
         "updates": [f"{n:,}" for n in sorted({min(updates), max(updates)})],
         "different": list(_differing(runs)),
-        "fewest": min(len(row.runs) for row in rows),
         "tests": sorted({each.test.in_words for each in scored if each.test}),
         "sweeps": [_sweep(x, name, figures) for x in find_sweeps(runs) for name in test_sets],
         "test_sets": [_test_set(name, rows, named, figures) for name in test_sets],
@@ -58,13 +57,19 @@ def translation(runs: Sequence[FinishedRun], sample_count: int) -> Tuple[Dict[st
     # last: what is missing or wrong is said by what needs it
     found = _compared(rows) if len(rows) > 1 else None
     compared: Dict[str, Dict[str, Comparison]] = {}
+    values["compared"] = None
     if found is not None:
         places = {name: each.comparisons for name, each in found.test_sets.items()}
+        if len(places) > 1:
+            places[f"mean of {len(places)}"] = found.comparisons
         compared = corrected_together(places, "bleu")
+        of_chrf = corrected_together(places, "chrf")
         figures["differences"] = functools.partial(differences, compared)
+        values["compared"] = tables.comparisons({"bleu": compared, "chrf": of_chrf})
+        shown = [each for of_set in compared.values() for each in of_set.values()]
+        values["explanations"] = list(explanations(shown))
+        values["family"] = sum(each.p_value is not None for each in shown)
     values["results"] = tables.results(rows, test_sets, compared)
-    values["compared"] = None if found is None else tables.comparisons(found)
-    values["family"] = sum(map(len, compared.values()))
     return values, figures
 
 
@@ -196,3 +201,24 @@ def _pairs(lines: Mapping[str, int], language: str) -> Table:
     }
     rows = [[code(text), f"{count:,}"] for text, count in texts.items()]
     return Table(["text", "sentence pairs"], rows, numeric=1)
+
+
+def explanations(compared: Sequence[Comparison]) -> Iterator[str]:
+    """Yield what the p of some comparisons are over, and what they cannot say."""
+    seeds = {each.seeds for each in compared}
+    if any(min(each) > 1 for each in seeds):
+        yield (
+            "p and interval of several seeds are over seeds and sentences: whether other seeds and "
+            "other sentences would show the difference. Over seeds alone it is Welch's test, over "
+            "sentences alone the centred bootstrap; marks are of the larger of p and the last."
+        )
+    if any(1 < min(each) < 5 for each in seeds):
+        yield "With fewer than 5 seeds their deviation, and so p, is rough."
+    if (1, 1) in seeds:
+        yield (
+            "p of one output each is over sentences, by paired approximate randomization: it says "
+            "nothing of other seeds."
+        )
+    if any(min(each) == 1 < max(each) for each in seeds):
+        yield "One seed against several has no p: nothing is known of other seeds of the one."
+    yield "Holm's correction is over the tests of all rows and test sets, of each metric."

@@ -257,7 +257,7 @@ def test_seeds_are_one_row_with_mean_deviation_and_difference(
     _, first, second = rows_of(content, "system")
     assert [first[3], second[3]] == shown
     assert (first[4:], second[4]) == (
-        ["–", "–"],
+        ["–", "–", first[6]],
         f"{mean(bleu[1]) - mean(bleu[0]):+.2f}{mark}".replace("-", "−"),
     )
     found = json.loads(compared(output, folders).read_text("utf-8"))["comparisons"]
