@@ -84,9 +84,6 @@ QUOTES: Dict[Tuple[str, str], Callable[[], List[str]]] = {
     ("docs/results_archive.md", r"adds (\S+) BLEU to the baseline"): lambda: [
         f"{of_seed_1('baseline_continued', 'the baseline') - of_seed_1('baseline'):.1f}"
     ],
-    ("docs/precision.md", r"scores (\S+) BLEU on test_2016_flickr when"): lambda: [
-        f"{of_seed_1('baseline'):.2f}"
-    ],
     ("docs/speed.md", r"`baseline` trains at (\S+)x and decodes at (\S+)x"): measured(
         "system", "baseline", ".2f", (2, 0), (6, 0)
     ),
