@@ -103,16 +103,7 @@ def test_the_table_of_systems_is_that_of_the_measurements() -> None:
         assert found == [*speeds, f"{parameters:.2f}x", f"{ours / stock:.2f}x"], row
 
 
-def test_complete_trainings_are_those_of_the_measurements() -> None:
-    there = section(MEASUREMENTS, "complete-trainings")
-    measured = {f"{ratio}x" for ratio in re.findall(r"\| (\d\.\d\d) \(", there)}
-    own = section(DOCS / "speed.md", "complete-trainings")
-    quoted = set(re.findall(r"\d\.\d\dx", own))
-    assert quoted
-    assert quoted <= measured
-    stock = re.search(r"Stock trains .*", own)
-    assert stock
-    assert set(numbers(stock[0])) <= set(numbers(there))
+def test_the_trainings_of_the_readme_are_those_of_the_measurements() -> None:
     ranges = re.findall(r"(\d\.\d\d)x (\(\d\.\d\d-\d\.\d\d\))", README)
     assert ranges
     assert all(f"{ratio} {extremes}" in MEASURED for ratio, extremes in ranges)

@@ -22,7 +22,6 @@ from capsnmt.models.architectures import SIZES
 from tests.docs.pages import REPO, numbers, rows, section
 from tests.docs.test_numbers import measured_rows
 
-CONTINUED = "every switch off with `--init-from`: the baseline continues"
 WORDS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
 
 
@@ -60,18 +59,6 @@ def of_seed_1(row: str, start: str = "scratch") -> float:
     return cell("results_archive.md", f"seed 1, from {start}", row, 1)[0]
 
 
-def of_six_layers() -> List[str]:
-    kinds = ("simple`, `inverted", "em")
-    found = (cell("head_aggregation.md", "kind | an attention", kind, 2) for kind in kinds)
-    return [f"{6 * one:,.0f}" for (one,) in found]
-
-
-def measured(title: str, row: str, form: str, *places: Tuple[int, int]) -> Callable[[], List[str]]:
-    """Numbers of the measurements of speed; a place is a column and which of the rows."""
-    page = "speed_measurements.md"
-    return lambda: [format(cell(page, title, row, *place)[0], form) for place in places]
-
-
 # page, the sentence with its numbers as groups -> what they must be
 QUOTES: Dict[Tuple[str, str], Callable[[], List[str]]] = {
     ("README.md", r"adds them, with \[(\w+) exceptions\]"): exceptions,
@@ -84,16 +71,6 @@ QUOTES: Dict[Tuple[str, str], Callable[[], List[str]]] = {
     ("docs/results_archive.md", r"adds (\S+) BLEU to the baseline"): lambda: [
         f"{of_seed_1('baseline_continued', 'the baseline') - of_seed_1('baseline'):.1f}"
     ],
-    ("docs/speed.md", r"`baseline` trains at (\S+)x and decodes at (\S+)x"): measured(
-        "system", "baseline", ".2f", (2, 0), (6, 0)
-    ),
-    ("docs/speed.md", r"`pagliardini2024_dense` at (\S+)x and (\S+)x"): measured(
-        "system", "pagliardini2024_dense", ".2f", (2, 0), (6, 0)
-    ),
-    ("docs/tutorials/checkpoint.md", r"checkpoint itself is (\S+) "): lambda: [
-        f"{cell('tutorials/checkpoint.md', 'validation loss after updates', CONTINUED, 1)[0]:.2f}"
-    ],
-    ("docs/head_aggregation.md", r"\(exactly (\S+); `em` (\S+)\)"): of_six_layers,
 }
 
 
