@@ -190,6 +190,7 @@ def setup_of(args: argparse.Namespace) -> Setup:
 def main(argv: Optional[Sequence[str]] = None) -> None:
     """Measure and print the tables."""
     args = parse_arguments(argv)
+    harness.use_threads(args)
     if args.peak_memory_of:  # `training_memory` has started this process
         train_two_steps(args.peak_memory_of, setup_of(args))
         print(peak_memory(torch.device(args.device)))

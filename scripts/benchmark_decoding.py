@@ -214,6 +214,7 @@ def compare(runs: Dict[str, Run], rounds: int, sentences: int) -> str:
 def main() -> None:
     """Measure and print the table."""
     args = harness.parse_arguments(build_parser(), None)
+    harness.use_threads(args)
     if bool(args.path) == bool(args.size) or bool(args.path) != bool(args.data):
         raise ConfigurationError("give --path and --data, or --size")
     keep_freed_memory("cpu")

@@ -135,6 +135,7 @@ def main(argv: Optional[Sequence[str]] = None) -> None:
     parser.add_argument("--tokens", type=positive, default=4096, help="default 4096")
     parser.add_argument("--iterations", type=positive, default=3, help="T (default 3)")
     args = harness.parse_arguments(parser, argv)
+    harness.use_threads(args)
     speed = bandwidth(args.device)
     print(
         f"{machine(args.device)}; {args.tokens} tokens, votes in {args.dtype}, "

@@ -75,13 +75,17 @@ def add_device(parser: argparse.ArgumentParser, devices: Collection[str] = ("cpu
 def parse_arguments(
     parser: argparse.ArgumentParser, argv: Optional[Sequence[str]]
 ) -> argparse.Namespace:
-    """Parse a command line, whose threads this process then has; a bad value ends in one line."""
+    """Parse a command line; a bad value ends in one line."""
     args = parser.parse_args(argv)
     if getattr(args, "device", "cpu") == "cuda" and not torch.cuda.is_available():
         parser.error("--device is cuda, but torch finds no GPU; use --device cpu")
+    return args
+
+
+def use_threads(args: argparse.Namespace) -> None:
+    """Give this process the threads of the command line."""
     if args.threads:
         torch.set_num_threads(args.threads)
-    return args
 
 
 def machine(device: str) -> str:
