@@ -117,7 +117,7 @@ def main(argv: List[str]) -> None:
 
     load_plugin(args.user_dir)
     from capsnmt.analysis.analyse import ANALYSES, analyse
-    from capsnmt.analysis.model import Settings
+    from capsnmt.analysis.model import Scope
     from capsnmt.analysis.page import write
 
     given = vars(args)
@@ -127,7 +127,7 @@ def main(argv: List[str]) -> None:
         if name not in ANALYSES:
             raise ConfigurationError(f"--only is {name!r}; choose from {', '.join(ANALYSES)}")
     check_output_file(output / "analysis.md", "--output")  # before the work, not after
-    findings = analyse(named_checkpoints(systems, data), Settings(**given), only or tuple(ANALYSES))
+    findings = analyse(named_checkpoints(systems, data), Scope(**given), only or tuple(ANALYSES))
     page = write(findings, output, shlex.join(["capsnmt-analyse", *argv]))
     print(f"analysis: {page}, {len(findings.of)} CSV file(s), figures as PNG and SVG")
 

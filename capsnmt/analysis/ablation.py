@@ -41,7 +41,7 @@ class LossAblation(Analysis):
 
     def __init__(self, model: Any) -> None:
         super().__init__(model)
-        if not getattr(model.settings, self.size):
+        if not getattr(model.scope, self.size):
             raise NotApplicableError(f"--{self.size.replace('_', '-')} is 0")
         self.losses: Dict[Key, Tensor] = {}
 
@@ -52,7 +52,7 @@ class LossAblation(Analysis):
     @torch.no_grad()
     def finish(self, model: Any) -> None:
         """Read the sample with the intact model and with each replacement."""
-        sample = model.sample(getattr(model.settings, self.size))
+        sample = model.sample(getattr(model.scope, self.size))
         self.sentences = len(sample.chosen)
         parts: List[Replacement] = [(INTACT, nullcontext()), *self.replacements(model.model)]
         losses: Dict[Key, List[Tensor]] = {}

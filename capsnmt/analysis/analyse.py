@@ -17,7 +17,7 @@ from capsnmt.analysis.hooks import observe
 from capsnmt.analysis.layer_ablation import LayerAblation
 from capsnmt.analysis.layer_bleu import LayerBleu
 from capsnmt.analysis.layer_weights import LayerWeights
-from capsnmt.analysis.model import AnalysedModel, NamedCheckpoint, Settings, load
+from capsnmt.analysis.model import AnalysedModel, NamedCheckpoint, Scope, load
 from capsnmt.analysis.sentences import Sentences
 from capsnmt.analysis.similarity import Similarity
 
@@ -45,7 +45,7 @@ class Findings:
     """The finished analyses."""
 
     checkpoints: Sequence[NamedCheckpoint]  # in the order of the page
-    settings: Settings
+    scope: Scope
     sentences: Dict[str, int] = field(default_factory=dict)  # model -> how many were read
     of: Dict[str, Dict[str, Analysis]] = field(default_factory=dict)  # analysis -> model -> it
     missing: Dict[str, Dict[str, str]] = field(default_factory=dict)  # the same -> why it has none
@@ -53,15 +53,15 @@ class Findings:
 
 def analyse(
     checkpoints: Sequence[NamedCheckpoint],
-    settings: Settings,
+    scope: Scope,
     only: Sequence[str] = tuple(ANALYSES),
 ) -> Findings:
     """Run analyses on each model; a checkpoint that cannot be loaded ends it before the first."""
     for checkpoint in checkpoints[1:]:
-        load(checkpoint, settings)
-    findings = Findings(checkpoints, settings)
+        load(checkpoint, scope)
+    findings = Findings(checkpoints, scope)
     for checkpoint in checkpoints:
-        _analyse(load(checkpoint, settings), only, findings)
+        _analyse(load(checkpoint, scope), only, findings)
     return findings
 
 

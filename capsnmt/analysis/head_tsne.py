@@ -37,7 +37,7 @@ class HeadTSNE(Analysis):
         self.layer = len(model.model.encoder.layers)
         if model.model.encoder.layers[-1].self_attn.num_heads < 2:
             raise NotApplicableError("the top encoder layer has one head")
-        self.random = np.random.RandomState(model.settings.seed)
+        self.random = np.random.RandomState(model.scope.seed)
         self.keys = torch.empty(0, dtype=torch.float64)
         self.sample = torch.empty(0, 2, dtype=torch.long)  # sentence and position
         self.heads = torch.empty(0)  # [tokens, H, d_h]
@@ -71,7 +71,7 @@ class HeadTSNE(Analysis):
                 perplexity=min(PERPLEXITY, (len(points) - 1) / 3),
                 init="pca" if points.shape[1] > 1 else "random",
                 learning_rate="auto",
-                random_state=model.settings.seed,
+                random_state=model.scope.seed,
             )
             self.map = tsne.fit_transform(points)
         self.silhouette = np.full(len(points), np.nan)

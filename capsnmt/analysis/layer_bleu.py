@@ -41,7 +41,7 @@ class LayerBleu(LayerAblation):
     @torch.no_grad()
     def finish(self, model: Any) -> None:
         """Translate with and without each layer."""
-        sample = model.sample(model.settings.ablation_translations)
+        sample = model.sample(model.scope.ablation_translations)
         self.sentences = len(sample.chosen)
         intact = (None, "none"), nullcontext()
         parts: List[Replacement] = [intact, *self.replacements(model.model)]

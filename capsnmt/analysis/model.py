@@ -27,7 +27,7 @@ class NamedCheckpoint:
 
 
 @dataclass(frozen=True)
-class Settings:
+class Scope:
     """What is analysed; each setting is a flag of ``capsnmt-analyse``."""
 
     subset: str
@@ -59,7 +59,7 @@ class AnalysedModel:
     task: Any
     dataset: Any
     numbers: Sequence[Sequence[int]]  # in the subset, of the chosen sentences of each batch
-    settings: Settings
+    scope: Scope
 
     @property
     def chosen(self) -> List[int]:
@@ -91,42 +91,42 @@ class AnalysedModel:
     def sample(self, sentences: int) -> AnalysedModel:
         """Return the model with some of its sentences, chosen at random, in batches as large."""
         lengths = longer_sides(self.dataset)
-        order = np.random.RandomState(self.settings.seed).permutation(len(lengths))
+        order = np.random.RandomState(self.scope.seed).permutation(len(lengths))
         drawn = order[np.isin(order, self.chosen)][:sentences]
         largest = max(len(numbers) * max(lengths[n] for n in numbers) for numbers in self.numbers)
         return replace(self, numbers=in_batches(drawn, lengths, largest))
 
 
-def load(checkpoint: NamedCheckpoint, settings: Settings) -> AnalysedModel:
+def load(checkpoint: NamedCheckpoint, scope: Scope) -> AnalysedModel:
     """Load a checkpoint and choose its sentences.
 
     Sentences that are longer than the model's positions are not chosen, and others take their
     place: models with fewer positions read the same ones but for these.
     """
-    device = chosen_device(settings.device)
+    device = chosen_device(scope.device)
     # **D**: the model runs in fp32, whatever its training used
     overrides = {**checkpoint.overrides, "autocast": "none"}
     (model,), _, task = load_models([checkpoint.path], checkpoint.data, overrides)
     try:
-        task.load_dataset(settings.subset)
-        dataset = task.dataset(settings.subset)
+        task.load_dataset(scope.subset)
+        dataset = task.dataset(scope.subset)
         if dataset.tgt is None:
             raise FileNotFoundError
     except FileNotFoundError:
         raise ConfigurationError(
-            f"--subset is {settings.subset}, which {checkpoint.data} lacks or has without "
+            f"--subset is {scope.subset}, which {checkpoint.data} lacks or has without "
             "references; give another subset"
         ) from None
     longest, lengths = min(model.max_positions()), longer_sides(dataset)
-    order = np.random.RandomState(settings.seed).permutation(len(lengths))
-    chosen = order[lengths[order] <= longest][: settings.sentences]
+    order = np.random.RandomState(scope.seed).permutation(len(lengths))
+    chosen = order[lengths[order] <= longest][: scope.sentences]
     if not len(chosen):
         raise ConfigurationError(
             f"{checkpoint.data} has no sentence of at most {longest} tokens, the positions of "
             f"{checkpoint.name}; give other data"
         )
-    numbers = in_batches(chosen, lengths, settings.max_tokens)
-    return AnalysedModel(checkpoint.name, model.to(device), task, dataset, numbers, settings)
+    numbers = in_batches(chosen, lengths, scope.max_tokens)
+    return AnalysedModel(checkpoint.name, model.to(device), task, dataset, numbers, scope)
 
 
 def longer_sides(dataset: Any) -> Any:

@@ -41,7 +41,7 @@ class Sentences(Analysis):
 
     def __init__(self, model: Any) -> None:
         super().__init__(model)
-        count = model.settings.browser_sentences
+        count = model.scope.browser_sentences
         if not count:
             raise NotApplicableError("--browser-sentences is 0")
         self.dictionaries = model.task.source_dictionary, model.task.target_dictionary

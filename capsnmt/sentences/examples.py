@@ -65,7 +65,7 @@ def write_examples(
     texts = {folder / name: "".join(f"{line}\n" for line in files[name]) for name in files}
     manifest = folder / MANIFEST
 
-    def complete() -> bool:
+    def written() -> bool:
         """Return whether all is there already; raise if it would replace anything."""
         if manifest.exists() and all(map(_holds, texts, texts.values())):
             return True
@@ -80,10 +80,10 @@ def write_examples(
         return False
 
     waiting = f"waiting for another command that writes into {folder}"
-    if complete():
+    if written():
         return
     with locked(folder / ".lock", waiting):
-        if complete():
+        if written():
             return
         for path, text in texts.items():
             with atomic_writer(path) as file:

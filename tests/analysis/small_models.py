@@ -13,7 +13,7 @@ from fairseq.dataclass.configs import DatasetConfig
 from torch import Tensor
 
 from capsnmt.analysis.analyse import Findings, analyse
-from capsnmt.analysis.model import NamedCheckpoint, Settings
+from capsnmt.analysis.model import NamedCheckpoint, Scope
 from capsnmt.checkpoints.load import save_checkpoint
 from capsnmt.modules.attention import Attention
 from capsnmt.routing.recording import RoutingRecord, record_routing
@@ -29,7 +29,7 @@ from tests.support import (
 
 Flags = Tuple[str, ...]
 LENGTHS = (5, 2, 7, 4, 3)
-SETTINGS = Settings(
+SCOPE = Scope(
     subset="test",
     sentences=len(LENGTHS),
     seed=1,
@@ -100,12 +100,12 @@ def analysed(
     flags: Flags,
     only: Sequence[str],
     left_pad: bool = True,
-    settings: Settings = SETTINGS,
+    scope: Scope = SCOPE,
 ) -> Findings:
     """Analyse a model through a checkpoint in an empty folder."""
     data = write_data(folder / "data")
     checkpoint = write_checkpoint(model, folder / "it.pt", data, flags, left_pad)
-    return analyse([checkpoint], settings, only)
+    return analyse([checkpoint], scope, only)
 
 
 def rows_of(findings: Findings, name: str) -> List[Sequence[Any]]:

@@ -19,7 +19,7 @@ from capsnmt.analysis.layer_bleu import GENERATION, subword_marks
 from capsnmt.evaluation.tokenised_bleu import multi_bleu
 from tests.analysis.small_models import (
     LENGTHS,
-    SETTINGS,
+    SCOPE,
     Flags,
     analysed,
     corpus,
@@ -86,8 +86,8 @@ def test_it_is_the_loss_of_a_model_without_the_values_of_the_head(
 
 def test_one_sentence_has_no_standard_error(tmp_path: Path) -> None:
     flags = ("capsnmt_transformer",)
-    settings = replace(SETTINGS, ablation_sentences=1)
-    findings = analysed(precise(*flags), tmp_path, flags, ["head_ablation"], settings=settings)
+    scope = replace(SCOPE, ablation_sentences=1)
+    findings = analysed(precise(*flags), tmp_path, flags, ["head_ablation"], scope=scope)
     assert findings.of["head_ablation"]["it"].sentences == 1
     assert math.isnan(rows_of(findings, "head_ablation")[0][-1])
 
@@ -175,10 +175,8 @@ def test_bleu_is_of_the_translations_of_a_model_that_reads_a_constant(
     monkeypatch.setattr(
         layer_bleu, "translate", lambda *given: named.append(translate(*given)) or named[-1]
     )
-    settings = replace(SETTINGS, ablation_translations=len(LENGTHS))
-    rows = rows_of(
-        analysed(model, tmp_path, flags, ["layer_bleu"], settings=settings), "layer_bleu"
-    )
+    scope = replace(SCOPE, ablation_translations=len(LENGTHS))
+    rows = rows_of(analysed(model, tmp_path, flags, ["layer_bleu"], scope=scope), "layer_bleu")
     intact, *translations = (segments for _, segments in named)
     references = [TASK.target_dictionary.string(target) for target in corpus()[1]]
     for row, (_, segments) in zip(rows, named):

@@ -207,8 +207,8 @@ def test_a_model_with_fewer_positions_reads_the_same_sentences_but_the_long_ones
     def drawn(positions: int) -> List[set]:
         loaded = SimpleNamespace(max_positions=lambda: (positions,), to=lambda device: None)
         monkeypatch.setattr(models, "load_models", lambda *_: ([loaded], None, task))
-        settings = models.Settings("test", 50, 1, 400, 0, 0, 0, "cpu")
-        found = models.load(models.NamedCheckpoint("a", Path(), Path()), settings)
+        scope = models.Scope("test", 50, 1, 400, 0, 0, 0, "cpu")
+        found = models.load(models.NamedCheckpoint("a", Path(), Path()), scope)
         return [set(each.chosen) for each in (found, found.sample(20))]
 
     for (every, short), size in zip(zip(drawn(40), drawn(35)), (50, 20)):

@@ -25,7 +25,7 @@ from capsnmt.analysis.page import table, write
 from capsnmt.pages.page import csv_text
 from tests.analysis.oracles import by_strongest
 from tests.analysis.small_models import (
-    SETTINGS,
+    SCOPE,
     couplings_of_each_sentence,
     precise,
     weights_of_each_sentence,
@@ -65,8 +65,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         )
         for place, (name, flags) in enumerate(MODELS.items())
     ]
-    settings = replace(SETTINGS, browser_sentences=3)
-    findings = analyse(checkpoints, settings, ["agreement", "sentences"])
+    scope = replace(SCOPE, browser_sentences=3)
+    findings = analyse(checkpoints, scope, ["agreement", "sentences"])
     output = tmp_path_factory.mktemp("analysis")
     # figures are drawn but not rendered, which would take most of the time
     files = {"png": b"", "svg": b'<svg width="9" height="9" />'}
