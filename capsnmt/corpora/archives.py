@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import gzip
+import io
 import shutil
 import tarfile
 import zipfile
@@ -17,7 +18,7 @@ from capsnmt.cli import ConfigurationError
 from capsnmt.files import BLOCK
 
 INSIDE = "!/"  # OUTER!/INNER is the member INNER of the archive that is the member OUTER
-ZIP, GZIP = b"PK\x03\x04", b"\x1f\x8b"
+ZIP, GZIP, AR = b"PK\x03\x04", b"\x1f\x8b", b"!<arch>\n"
 
 
 class Text(NamedTuple):
@@ -57,9 +58,9 @@ def _starts_with(path: Path, magic: bytes) -> bool:
 
 
 def is_archive(path: Path) -> bool:
-    """Return whether a file is a zip or a tar, by its content; a damaged one may count as none."""
+    """Return whether a file is a zip, an ar or a tar, by its content; a damaged one may not be."""
     try:
-        return _starts_with(path, ZIP) or tarfile.is_tarfile(path)
+        return any(_starts_with(path, magic) for magic in (ZIP, AR)) or tarfile.is_tarfile(path)
     except Exception:  # of its compression
         return False
 
@@ -72,6 +73,9 @@ def _members(path: Path) -> Iterator[Tuple[str, Callable[[], Any]]]:
                 if not entry.is_dir():
                     yield str(PurePosixPath(entry.filename)), partial(archive.open, entry)
         return
+    if _starts_with(path, AR):
+        yield from _members_of_ar(path)
+        return
     with tarfile.open(path) as tar:
         for member in tar:
             # links and devices are not data, and a file with holes has any size
@@ -79,6 +83,19 @@ def _members(path: Path) -> Iterator[Tuple[str, Callable[[], Any]]]:
                 yield str(PurePosixPath(member.name)), partial(tar.extractfile, member)
         # tarfile accepts a compressed file that ends early, between two members
         _drain(tar.fileobj)
+
+
+def _members_of_ar(path: Path) -> Iterator[Tuple[str, Callable[[], Any]]]:
+    """Yield the members of a package of Debian, ar(5); each is in memory while it is read."""
+    with path.open("rb") as stream:
+        stream.seek(len(AR))
+        while header := stream.read(60):
+            size = int(header[48:58])
+            content = stream.read(size)
+            if header[58:] != b"`\n" or len(content) != size:
+                raise ValueError(f"it is cut or broken before byte {stream.tell():,}")
+            stream.seek(len(content) % 2, 1)  # padding
+            yield header[:16].decode("ascii").rstrip(" /"), partial(io.BytesIO, content)
 
 
 def copy_texts(archive: Text, patterns: Sequence[str], folder: Path) -> Dict[str, List[Text]]:

@@ -12,6 +12,7 @@ from typing import Callable, Dict, Iterable, Iterator, Sequence, Tuple
 
 from capsnmt.cli import ConfigurationError
 from capsnmt.corpora.archives import Text
+from capsnmt.corpora.help_pages import read_page
 from capsnmt.evaluation.text import remove_bpe
 from capsnmt.forms import plain
 from capsnmt.lines import read_lines
@@ -82,7 +83,10 @@ FORMATS: Dict[str, Reader] = {
     "iwslt-tags": read_talks,
     "iwslt-titles": read_talks_with_titles,
     "tsv": read_columns,
+    "libreoffice-help": read_page,
 }
+# formats of pages, whose paragraphs are aligned by their ids
+PAGES = ("libreoffice-help",)
 
 
 def read_text(text: Text, kind: str, column: int) -> Iterator[str]:

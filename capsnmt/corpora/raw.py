@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
 import unicodedata
 from contextlib import ExitStack
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Callable, Dict, Iterator, List, Mapping, Sequence, Set, Tuple
+from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Sequence, Set, Tuple
 
 from capsnmt.cli import ConfigurationError, say
 from capsnmt.corpora.archives import Text, copy_texts, is_archive
 from capsnmt.corpora.cleaning import judge_tokens
-from capsnmt.corpora.formats import aligned, read_text
+from capsnmt.corpora.formats import PAGES, aligned, read_text
+from capsnmt.corpora.help_pages import joined
 from capsnmt.corpora.parallel import LINES, chunk_of, map_chunks, map_jobs, with_progress
 from capsnmt.corpora.recipe import Piece, Recipe
 from capsnmt.corpora.text import make_tokeniser
@@ -46,7 +48,10 @@ def write_raw(
             for split, pieces in recipe.splits.items()
         }
         training = partial(read_pairs, recipe.splits["train"], recipe.languages, texts)
-        if recipe.held_out:
+        if recipe.held_out and all(piece.format in PAGES for piece in recipe.splits["train"]):
+            pages = read_files(recipe.splits["train"], recipe.languages, texts)
+            pairs.update(_hold_out_pages(recipe, pages))
+        elif recipe.held_out:
             pairs.update(_hold_out(recipe, training))
         if recipe.valid_every:
             pairs.update(_take_every(recipe, training, workers))
@@ -69,20 +74,76 @@ def _texts_of(
 
 def read_pairs(pieces: Sequence[Piece], sides: Sequence[str], texts: Texts) -> Sentences:
     """Yield the sentence pairs of the pieces of a split, with the further references of each."""
+    return (pair for _, pairs in read_files(pieces, sides, texts) for pair in pairs)
+
+
+def read_files(
+    pieces: Sequence[Piece], sides: Sequence[str], texts: Texts
+) -> Iterator[Tuple[str, Sentences]]:
+    """Yield the pairs of each file of the pieces, and the name of a page.
+
+    Pages are aligned by that, which is what the wildcard of ``members`` stands for.
+    """
     for piece in pieces:
+        paged = piece.format in PAGES
         found = [texts[piece.source(side)][piece.pattern(side)] for side in sides]
+        if paged:
+            starts = [piece.pattern(side).partition("*")[0] for side in sides]
+            named = [
+                {text.name.partition(start)[2]: text for text in each}
+                for each, start in zip(found, starts)
+            ]
+            names = [name for name in named[0] if all(name in each for each in named)]
+            found = [[each[name] for name in names] for each in named]
         for side, each in zip(sides, found):
             if len(each) != len(found[0]):
                 raise ConfigurationError(
                     f"{piece.file}: members {piece.members}: {len(found[0])} are {sides[0]} but "
                     f"{len(each)} are {side}; give the recipe's version"
                 )
-        for row in zip(*found):
+        for number, row in enumerate(zip(*found)):
             streams = [
                 read_text(text, piece.format, piece.columns.get(side, 1))
                 for text, side in zip(row, sides)
             ]
-            yield from aligned(streams, [text.name for text in row])
+            if paged:
+                yield names[number], joined(streams)
+            else:
+                yield "", aligned(streams, [text.name for text in row])
+
+
+def _hold_out_pages(recipe: Recipe, pages: Iterable[Tuple[str, Sentences]]) -> Dict[str, Sentences]:
+    """Hold out whole pages, until they have as many pairs.
+
+    **D**: in the order of a digest of their names: the same pages in every language, whatever other
+    pages there are. A pair counts once, and no sentence of a set, on either side, is in a later one
+    or in the training set.
+    """
+    left = iter(sorted(pages, key=lambda page: hashlib.sha256(page[0].encode()).digest()))
+    known: Set[Tuple[int, str]] = set()  # side and sentence
+
+    def unknown(page: Tuple[str, Sentences]) -> Sentences:
+        return (pair for pair in page[1] if known.isdisjoint(enumerate(_key(pair))))
+
+    pairs: Dict[str, Sentences] = {}
+    for split, count in recipe.held_out.items():
+        found: Dict[Tuple[str, str], Tuple[str, ...]] = {}
+        while len(found) < count:
+            page = next(left, None)
+            if page is None:
+                raise _too_few(recipe, len(found), count)
+            found.update((_key(pair), pair) for pair in unknown(page))
+        known.update(side for key in found for side in enumerate(key))
+        pairs[split] = iter([*found.values()])
+    pairs["train"] = chain.from_iterable(map(unknown, left))
+    return pairs
+
+
+def _too_few(recipe: Recipe, found: int, wanted: int) -> ConfigurationError:
+    return ConfigurationError(
+        f"{recipe.name}: {found:,} different pairs are too few to draw {wanted:,} from; "
+        f"give more training pairs, or sets of your own"
+    )
 
 
 def _hold_out(recipe: Recipe, training: Callable[[], Sentences]) -> Dict[str, Sentences]:
@@ -111,10 +172,7 @@ def _hold_out(recipe: Recipe, training: Callable[[], Sentences]) -> Dict[str, Se
             if len(found) == total:
                 break
     else:
-        raise ConfigurationError(
-            f"{recipe.name}: {len(found):,} different pairs are too few to draw {total:,} from; "
-            f"give more training pairs, or sets of your own"
-        )
+        raise _too_few(recipe, len(found), total)
     pairs: Dict[str, Sentences] = {
         split: iter([found[place] for place in sorted(islice(drawn, count))])
         for split, count in recipe.held_out.items()

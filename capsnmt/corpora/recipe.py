@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from itertools import product
+from itertools import permutations, product
 from pathlib import Path
 from typing import Annotated, Any, Dict, Iterator, List, Literal, Optional, Sequence, Tuple, Union
 
@@ -175,7 +175,7 @@ class Recipe(records.Record, frozen=True, kw_only=True, rename="kebab", omit_def
 def load_recipe(name: str, pair: Optional[str] = None) -> Recipe:
     """Load a recipe of the project by its name, or any by the path of its ``.yaml``.
 
-    An expected ``pair``, SOURCE-TARGET, is checked; it may be the other direction of the recipe's.
+    An expected ``pair``, SOURCE-TARGET, is checked: it may be of any two languages of the recipe.
     """
     known = bundled_names("recipes")
     path = bundled_folder("recipes") / f"{name}.yaml" if name in known else Path(name)
@@ -185,12 +185,13 @@ def load_recipe(name: str, pair: Optional[str] = None) -> Recipe:
             f"with files of your own"
         )
     recipe = records.read(path, Recipe)
+    if pair not in (None, recipe.pair, *map("-".join, permutations(recipe.tokenisers, 2))):
+        raise ConfigurationError(
+            f"--pair is {pair}, and {path} is of {', '.join(recipe.tokenisers)}; give two of them"
+        )
+    recipe = replace(recipe, pair=pair or recipe.pair)
     for problem in _problems(recipe):
         raise ConfigurationError(f"{path}: {problem}")
-    if pair == "-".join(reversed(recipe.languages)):
-        recipe = replace(recipe, pair=pair)
-    if pair not in (None, recipe.pair):
-        raise ConfigurationError(f"--pair is {pair}, and {path} is of {recipe.pair}; give that")
     return replace(recipe, name=recipe.name or path.stem)
 
 

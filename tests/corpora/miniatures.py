@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import html
 import io
 import re
 import tarfile
@@ -88,10 +89,10 @@ def tags(numbers: range, language: str) -> bytes:
     )
 
 
-def tar_of(*members: tuple[str, bytes], kind: bytes = tarfile.REGTYPE) -> bytes:
+def tar_of(*members: tuple[str, bytes], kind: bytes = tarfile.REGTYPE, packed: str = "gz") -> bytes:
     """A compressed tar of members of one kind, of which two may have one name."""
     stream = io.BytesIO()
-    with tarfile.open(fileobj=stream, mode="w:gz") as tar:
+    with tarfile.open(fileobj=stream, mode=f"w:{packed}") as tar:
         for name, content in members:
             member = tarfile.TarInfo(name)
             member.size, member.type = len(content), kind
@@ -110,6 +111,15 @@ def zipped(members: dict[str, bytes]) -> bytes:
         for name, content in members.items():
             archive.writestr(name, content)
     return stream.getvalue()
+
+
+def ar(members: dict[str, bytes]) -> bytes:
+    """An archive of ar(5), as a package of Debian is."""
+    parts = [b"!<arch>\n"]
+    for name, content in members.items():
+        parts += [f"{name:16}{0:<12}{0:<6}{0:<6}{100644:<8}{len(content):<10}`\n".encode()]
+        parts += [content, b"\n" * (len(content) % 2)]
+    return b"".join(parts)
 
 
 def both(name: str, numbers: range, languages: str, end: str = "\n") -> dict[str, bytes]:
@@ -234,9 +244,62 @@ def iwslt14_de_en() -> dict[str, bytes]:
     return {"de-en.tgz": tgz(members)}
 
 
+def help_page(numbers: range, language: str) -> bytes:
+    """A page of help, in an order of its own in each language, and what no pair is made of."""
+    paragraphs = []
+    for number in numbers:
+        first, _, rest = html.escape(sentence(number, language)).partition(" ")
+        variants = '<span hidden="true" id="MAC1" class="MAC"><span class="k">Mac</span></span>'
+        variants += f'<span hidden="true" id="default1">{first}</span>'
+        paragraphs.append(
+            f'<p id="par_id{number}" class="paragraph" dir="auto"><a name="x"></a>'
+            f'<span id="sw1" class="switchinline">{variants}</span><br>\n{rest}</p>'
+        )
+    others = {
+        "bm_id1": f"this is no text of {language}",
+        "hd_id1": "Only three words" if language == "en" else f"in {language} it is longer",
+        "par_idu": "this has not been translated",
+        f"par_id{language}": f"only {language} has this one",
+        "par_id": f"one of two texts in {language}",
+        "par_idh": f'of {language} <span hidden="true" id="CALC1" class="CALC">it is one</span>',
+    }
+    paragraphs += [f'<h1 id="{key}" dir="auto">{text}</h1>' for key, text in others.items()]
+    paragraphs.append(f'<h1 id="par_id">the other of two texts in {language}</h1>')
+    body = "\n".join(paragraphs if language == "en" else reversed(paragraphs))
+    code = {"en": "en-US", "zh": "zh-CN"}.get(language, language)
+    return f'<!DOCTYPE html>\n<html lang="{code}">\n<body>\n{body}\n</body></html>\n'.encode()
+
+
+def libreoffice_help() -> dict[str, bytes]:
+    """Debian's packages of five languages: 20 pages of three sentences, the last of the next."""
+    packages = {}
+    for language in ("en", "de", "es", "vi", "zh"):
+        code = {"en": "en-US", "zh": "zh-CN"}.get(language, language)
+        folder = f"./usr/share/libreoffice/help/{code}"
+        pages = {
+            f"{folder}/text/{'swriter' if page < 9 else 'scalc'}/00/{page}.html": help_page(
+                range(page * 2, page * 2 + 3), language
+            )
+            for page in range(20)
+        }
+        pages[f"{folder}/text/only/{code}.html"] = help_page(range(90, 95), language)
+        pages[f"{folder}/contents.html"] = b"<p>No page</p>"
+        packages[f"libreoffice-help-{code.lower()}_7.4.7-1+deb12u14_all.deb"] = ar(
+            {
+                "debian-binary": b"2.0\n",
+                "control.tar.xz": tar_of(("./control", b"Package: x\n"), packed="xz"),
+                "data.tar.xz": tar_of(*pages.items(), packed="xz"),
+            }
+        )
+    return packages
+
+
 MINIATURES = {
     make.__name__: make
-    for make in (wmt14_en_de, wmt17_zh_en, iwslt14_es_en, iwslt15_en_vi, iwslt14_de_en)
+    for make in (
+        *(wmt14_en_de, wmt17_zh_en, iwslt14_es_en, iwslt15_en_vi, iwslt14_de_en),
+        libreoffice_help,
+    )
 }
 
 
@@ -276,6 +339,15 @@ SPLITS = {
         "valid": EVERY_23RD,
         "test": [100, 101, 110, 111, 120, 121, 130, 131, 140, 141],
     },
+    "libreoffice_help": {
+        # pages 16 and 5, 12 and 14, and the others without their sentences
+        "test": [32, 33, 34, 10, 11, 12],
+        "valid": [24, 25, 26, 28, 29, 30],
+        "train": [
+            *(27, 22, 23, 16, 17, 18, 6, 7, 8, 4, 5, 6, 2, 3, 4, 38, 39, 40, 13, 14, 20, 21, 22),
+            *(36, 37, 38, 14, 15, 16, 35, 36, 8, 9, 18, 19, 20, 31, 0, 1, 2),
+        ],
+    },
 }
 
 
@@ -292,6 +364,8 @@ def recipe_for(name: str, files: dict[str, bytes], folder: Path, **changes: obje
         elif file in files:
             source.pop("checksum", None)
     recipe["segmentation"]["size"] = 40
+    if "held-out" in recipe:
+        recipe["held-out"] = {"test": 5, "valid": 4}
     recipe.update(changes)
     path = folder / f"{name}.yaml"
     path.write_text(yaml.safe_dump(recipe, sort_keys=False, allow_unicode=True), encoding="utf-8")

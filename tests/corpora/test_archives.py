@@ -9,7 +9,7 @@ import pytest
 
 from capsnmt.cli import ConfigurationError
 from capsnmt.corpora.archives import Text, check_complete, copy_texts
-from tests.corpora.miniatures import tar_of, tgz, zipped
+from tests.corpora.miniatures import ar, tar_of, tgz, zipped
 
 MEMBERS = {"corpus/a.en": b"one\n" * 9000, "corpus/a.de": b"eins\n" * 9000, "corpus/b.fr": b"un\n"}
 
@@ -31,14 +31,14 @@ def _copied(tmp_path, content, patterns):
     }
 
 
-@pytest.mark.parametrize("pack", [tgz, zipped, _tar])
+@pytest.mark.parametrize("pack", [tgz, zipped, _tar, ar])
 @pytest.mark.parametrize("patterns", [["a.*"], ["corpus/a.en", "corpus/a.de"], ["*/a.??"]])
 def test_only_what_is_asked_for_is_copied(tmp_path, pack, patterns):
     made = _copied(tmp_path, pack(MEMBERS), patterns)
     assert made == {name: MEMBERS[name] for name in ("corpus/a.en", "corpus/a.de")}
     assert len(list((tmp_path / "out").iterdir())) == 2
     inner = [f"2014/es-en.tgz!/{pattern}" for pattern in patterns]
-    for outer in (tgz, zipped):
+    for outer in (tgz, zipped, ar):
         content = outer({"2014/es-en.tgz": pack(MEMBERS), "2014/en-es.tgz": pack({"a.en": b"no"})})
         (tmp_path / "out").rename(tmp_path / f"before {outer.__name__}")
         nested = _copied(tmp_path, content, inner)
@@ -68,7 +68,7 @@ def test_links_and_devices_are_not_members(tmp_path, kind):
 
 
 @pytest.mark.parametrize("share", [0.02, 0.5, 0.9, 0.99])
-@pytest.mark.parametrize("pack", [tgz, zipped])
+@pytest.mark.parametrize("pack", [tgz, zipped, ar])
 def test_a_truncated_archive_is_detected_wherever_it_was_cut(tmp_path, pack, share):
     content = pack(MEMBERS)
     content = content[: int(len(content) * share)]
@@ -93,6 +93,8 @@ def test_a_tar_cut_between_two_members_is_detected_by_its_gzip(tmp_path):
         (b"text\n", "a.en", "a damaged archive"),
         (b"PK\x03\x04garbage", "a.en", "a damaged archive"),
         (tgz(MEMBERS), "corpus/a.en!/x", "a damaged archive"),
+        (ar({"a.en": b"one\n"}).replace(b"`", b"'"), "a.en", "a damaged archive"),
+        (ar({"a.en": b"one\n"}).replace(b"4   ", b"-4  "), "a.en", "a damaged archive"),
         (tgz(MEMBERS), "a.ro", r"has no member a\.ro, but .*corpus/a\.en.*; give"),
     ],
 )

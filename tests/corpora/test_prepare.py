@@ -80,6 +80,27 @@ def test_iwslt14_is_tokenised_cleaned_and_lower_cased_as_by_fairseq(chain, run, 
     assert manifest(folder)["dropped"] == {"clean train": {"kept": 90, "ratio": 10}}
 
 
+@pytest.mark.parametrize("pair", ["es-en", "en-vi", "zh-en", "vi-de"])
+def test_the_help_of_any_two_languages_is_aligned_by_ids_and_divided_by_pages(
+    chain, run, tmp_path, pair
+):
+    """The same pages are held out of all, and no sentence of theirs is trained on."""
+    status, printed = run(*chain("libreoffice_help"), "--pair", pair)
+    assert status == 0, printed
+    folder, known = tmp_path / "prepared", [set(), set()]
+    for split in ("test", "valid", "train"):
+        sides = [text(folder / f"raw/{split}.{side}") for side in pair.split("-")]
+        # words are counted of English only
+        made = [row for row in zip(*sides) if "en" in pair or "it is longer" not in row[0]]
+        assert sorted(made) == sorted(
+            tuple(published("libreoffice_help", number, side) for side in pair.split("-"))
+            for number in SPLITS["libreoffice_help"][split]
+        )
+        for side, seen in zip(sides, known):
+            assert seen.isdisjoint(side)
+            seen.update(side)
+
+
 def test_killed_at_any_file_the_same_command_ends_with_the_same_bytes(
     chain, run, tmp_path, monkeypatch
 ):

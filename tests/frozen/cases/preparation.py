@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.corpora.miniatures import MINIATURES, recipe_for
 from tests.frozen.kit import World, digest, frozen, tree
 
-ARCHIVE = re.compile(r"\.(tgz|zip|gz|gz\.\d\d)\b")
+ARCHIVE = re.compile(r"\.(tgz|zip|deb|gz|gz\.\d\d)\b")
 
 
 def prepared(world: World, name: str) -> Path:
@@ -56,7 +56,7 @@ def twice(name: str, world: World) -> str:
 
 
 # at night: what tests/corpora/test_prepare.py prepares, too
-NIGHTLY = ("wmt17_zh_en", "iwslt14_es_en", "iwslt14_de_en")
+NIGHTLY = ("wmt17_zh_en", "iwslt14_es_en", "iwslt14_de_en", "libreoffice_help")
 for _name in MINIATURES:
     _promise = f"{_name} is prepared to these bytes, and a second time nothing is done"
     _case = frozen(_promise, nightly=_name in NIGHTLY, name=f"prepare_{_name}")
