@@ -1,4 +1,4 @@
-"""The papers' four corpora at miniature size, and a plain one, by the command."""
+"""The recipes' corpora at miniature size, and a plain one, by the command."""
 
 from __future__ import annotations
 
@@ -99,6 +99,12 @@ def test_the_help_of_any_two_languages_is_aligned_by_ids_and_divided_by_pages(
         for side, seen in zip(sides, known):
             assert seen.isdisjoint(side)
             seen.update(side)
+
+
+def test_too_few_pages_to_hold_out_are_one_line(chain, run):
+    status, printed = run(*chain("libreoffice_help", **{"held-out": {"test": 5, "valid": 90}}))
+    assert status == 2
+    assert "pairs are too few to draw 90 from; give" in printed.splitlines()[-1]
 
 
 def test_killed_at_any_file_the_same_command_ends_with_the_same_bytes(
