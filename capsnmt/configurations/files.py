@@ -193,9 +193,7 @@ def available(dataset: Optional[str] = None) -> List[str]:
     names = sorted(name for name in every if dataset is None or name.startswith(f"{dataset}/"))
     if not names:
         datasets = sorted({name.split("/")[0] for name in every})
-        raise ConfigurationError(
-            f"--dataset {dataset} is no data set; choose from {', '.join(datasets)}"
-        )
+        raise ConfigurationError(f"--dataset {dataset}: choose from {', '.join(datasets)}")
     return names
 
 
