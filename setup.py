@@ -108,7 +108,7 @@ setup(
     packages=[*find_packages(include=["capsnmt", "capsnmt.*"]), *SETTINGS, *MODELS],
     package_dir={**SETTINGS, **MODELS},
     package_data={
-        "capsnmt.cpu": ["*.cpp", "*.h"],
+        "capsnmt.fast.cpp": ["*.cpp", "*.h"],
         "capsnmt.pages": ["*.j2"],
         "capsnmt.report": ["*.j2"],
         "capsnmt.analysis": ["*.j2", "*.html", "*.js"],

@@ -4,8 +4,9 @@ Import this module before running fairseq in the same process. A second import d
 """
 
 from capsnmt import models  # isort: skip  (first: it prepares fairseq)
-from capsnmt import criterions, optim
+from capsnmt import criterions
+from capsnmt.fast import adam
 from capsnmt.sentences import classifier, tasks
 from capsnmt.translate import tokenizer
 
-__all__ = ["classifier", "criterions", "models", "optim", "tasks", "tokenizer"]
+__all__ = ["adam", "classifier", "criterions", "models", "tasks", "tokenizer"]

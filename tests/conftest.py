@@ -26,7 +26,8 @@ TESTS = Path(__file__).parent
 # tests/frozen/golden has the numbers of every architecture, the same on both hosts.
 ONE_HOST = (
     *("analysis", "corpora", "evaluation", "modules", "pages", "report", "runs"),
-    *(f"routing/test_{name}.py" for name in ("backend", "cpu", "numbers", "operators", "triton")),
+    *(f"routing/test_{name}.py" for name in ("backend", "numbers", "operators")),
+    *(f"fast/test_{name}.py" for name in ("cpp", "triton")),
 )
 
 

@@ -20,8 +20,8 @@ from fairseq.models.transformer import TransformerDecoderBase, TransformerModelB
 from torch import Tensor, nn
 
 from capsnmt.criterions.chunked_cross_entropy import chunked_cross_entropy
+from capsnmt.fast.search.plain_decoder import PROBABILITIES, hooked, inherits
 from capsnmt.models.decoder import TransformerDecoder
-from capsnmt.models.plain_decoder import PROBABILITIES, hooked, inherits
 from capsnmt.models.precision import autocast_of
 from capsnmt.models.switches import check, switch
 
@@ -163,5 +163,5 @@ class ChunkedLabelSmoothedCrossEntropyCriterion(LabelSmoothedCrossEntropyCriteri
         return loss, sample_size, logging_output
 
 
-# Runs of this class and of fairseq's resume from each other: see capsnmt/optim/fused_adam.py.
+# Runs of this class and of fairseq's resume from each other: see capsnmt/fast/adam.py.
 ChunkedLabelSmoothedCrossEntropyCriterion.__name__ = LabelSmoothedCrossEntropyCriterion.__name__

@@ -9,7 +9,7 @@ from fairseq.modules import MultiheadAttention
 from fairseq.modules.quant_noise import quant_noise
 from torch import Tensor
 
-from capsnmt.cpu.dropout import Dropout
+from capsnmt.fast.dropout import Dropout
 from capsnmt.models.dropout import RetainedDropout
 from capsnmt.modules.attention import Attention
 from capsnmt.modules.cache import Cache, reorder

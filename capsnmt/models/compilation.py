@@ -16,10 +16,10 @@ from fairseq.modules import SinusoidalPositionalEmbedding
 from torch import Tensor
 
 from capsnmt.cli import ConfigurationError
-from capsnmt.cpu import is_traced
 from capsnmt.modules.observation import open_observer
 from capsnmt.routing.backend import compile_obstacle
 from capsnmt.routing.recording import is_recording
+from capsnmt.routing.tracing import is_traced
 
 Forward = Callable[..., Any]
 

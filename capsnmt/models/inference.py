@@ -11,8 +11,8 @@ from fairseq.tasks import FairseqTask
 from torch import Tensor, nn
 
 from capsnmt.cli import ConfigurationError
-from capsnmt.cpu.linear import PreparedLinear, QuantizedLinear
-from capsnmt.models.plain_decoder import is_plain
+from capsnmt.fast.linear import PreparedLinear, QuantizedLinear
+from capsnmt.fast.search.plain_decoder import is_plain
 from capsnmt.models.precision import evaluates_in_bf16
 from capsnmt.modules import autocast
 from capsnmt.modules.autocast import bf16_obstacle, int8_obstacle
@@ -34,7 +34,7 @@ def generate_faster() -> None:
     def build_generator(
         self: Any, models: Sequence[nn.Module], args: Any, seq_gen_cls: Any = None, **kwargs: Any
     ) -> Any:
-        from capsnmt.models.generator import Generator
+        from capsnmt.fast.search.generator import Generator
 
         ours = MODEL_REGISTRY["capsnmt_transformer"]
         plain = seq_gen_cls is None and not getattr(args, "print_alignment", False)

@@ -9,7 +9,6 @@ import torch
 import torch.nn as nn
 from torch import Tensor
 
-from capsnmt.cpu import is_traced
 from capsnmt.models.compilation import make_compilable
 from capsnmt.models.dropout import replace_dropout
 from capsnmt.models.selection import aggregates_layers, sublayers
@@ -21,6 +20,7 @@ from capsnmt.modules.layer_aggregation import (
     layer_aggregation,
     layer_connection,
 )
+from capsnmt.routing.tracing import is_traced
 
 
 def kept_layers(layers: int, p: float, training: bool) -> List[bool]:

@@ -14,7 +14,7 @@ from fairseq.models.transformer.transformer_legacy import base_architecture
 from omegaconf import OmegaConf
 
 from capsnmt.checkpoints.initialise import initialise_from, resumes
-from capsnmt.cpu.memory import keep_freed_memory
+from capsnmt.memory import keep_freed_memory
 from capsnmt.models.config import MECHANISMS
 from capsnmt.models.decoder import TransformerDecoder
 from capsnmt.models.encoder import TransformerEncoder

@@ -10,8 +10,8 @@ import torch.nn as nn
 import torch.nn.functional as F
 from torch import Tensor
 
-from capsnmt.cpu.attention import plain_is_faster
-from capsnmt.cpu.dropout import Dropout
+from capsnmt.fast.attention import plain_is_faster
+from capsnmt.fast.dropout import Dropout
 from capsnmt.modules.autocast import convert_once
 from capsnmt.modules.cache import Cache, append, keep, kept
 from capsnmt.modules.head_aggregation import HeadGate, HeadMixing

@@ -10,7 +10,7 @@ from typing import List, Optional
 import torch
 from torch import Tensor
 
-from capsnmt.cpu.linear import has_integers
+from capsnmt.fast.linear import has_integers
 
 CPU_INFO = Path("/proc/cpuinfo")
 CPU_FLAGS = frozenset({"avx512_bf16", "amx_bf16", "bf16"})  # x86, x86, ARM

@@ -8,7 +8,7 @@ from typing import AbstractSet, Iterator, Optional, TypeVar
 
 from torch import Tensor
 
-from capsnmt.cpu import is_traced
+from capsnmt.routing.tracing import is_traced
 
 
 class AttentionObserver:

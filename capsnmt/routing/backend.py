@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.torch_version import TorchVersion
 
-from capsnmt.cpu import build
+from capsnmt.fast.cpp import build
 
 Kernel = Callable[..., Any]
 
@@ -21,10 +21,10 @@ BACKENDS = ("auto", "eager", "compiled", "cpp", "triton")
 
 - ``eager``: plain torch.
 - ``compiled``: ``torch.compile``; an error if compilation fails.
-- ``cpp``: the C++ kernels of :mod:`capsnmt.cpu.routing`, on a CPU; an error if they cannot be
+- ``cpp``: the C++ kernels of :mod:`capsnmt.fast.cpp.routing`, on a CPU; an error if they cannot be
   built. What they do not cover (vertical and horizontal routing; votes of another dtype than fp32
   and bf16) runs as under ``auto``.
-- ``triton``: the kernels of :mod:`capsnmt.routing.fused`, on a GPU; an error if one fails to build.
+- ``triton``: the kernels of :mod:`capsnmt.fast.triton`, on a GPU; an error if one fails to build.
   What they do not cover (horizontal routing, which consists of matrix products; fp64 votes; more
   than 32,768 votes a token) runs as under ``auto``.
 - ``auto`` (default): cpp on a CPU, for calls of any size; if its kernels cannot be built, warn

@@ -7,7 +7,7 @@ from typing import Any, Dict, Optional, Sequence, Tuple
 import torch
 from torch import Tensor
 
-from capsnmt.cpu import is_followed, is_traced
+from capsnmt.routing.tracing import is_followed, is_traced
 
 from .backend import Kernel
 

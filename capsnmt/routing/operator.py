@@ -12,11 +12,11 @@ from typing import Any, Dict, List, Optional, Sequence, Set, cast
 import torch
 from torch import Tensor
 
-from capsnmt.cpu import is_traced
-from capsnmt.cpu import routing as cpp
-from capsnmt.cpu.build import is_built
+from capsnmt.fast.cpp import routing as cpp
+from capsnmt.fast.cpp.build import is_built
+from capsnmt.fast.triton import launch as fused
+from capsnmt.routing.tracing import is_traced
 
-from . import fused
 from .backend import BackendError, Kernel, check_backend, compile_obstacle, explained
 from .checks import check_iterations
 from .inputs_kept import keep_inputs
@@ -41,8 +41,7 @@ _failed: Set[Kernel] = set()  # not compiled again where eager code can take ove
 class Operator:
     """An operator in plain torch, and what runs it faster.
 
-    :data:`capsnmt.cpu.routing.KERNELS` and :data:`capsnmt.routing.fused.KERNELS` have the kernels
-    of the operators that they cover, by name.
+    The two registries of :mod:`capsnmt.fast` have the kernels by its name.
 
     Attributes:
         name: the name under which its calls are recorded.

@@ -72,8 +72,8 @@ def _run(args: argparse.Namespace) -> None:
     source = sys.stdin.buffer
     require("fairseq")
     # after parsing: --help and a mistyped flag do not wait for torch and fairseq
-    from capsnmt.cpu.memory import keep_freed_memory
     from capsnmt.host import load_plugin
+    from capsnmt.memory import keep_freed_memory
     from capsnmt.modules.autocast import bf16_obstacle, int8_obstacle
 
     load_plugin(args.user_dir)

@@ -17,8 +17,8 @@ from fairseq.dataclass.configs import GenerationConfig
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from torch._subclasses import FakeTensorMode
 
-from capsnmt.cpu.memory import set_malloc, tunes_malloc
 from capsnmt.launch.__main__ import main as plan
+from capsnmt.memory import set_malloc, tunes_malloc
 from capsnmt.routing import em_routing, record_routing
 from capsnmt.translate.__main__ import main as translate
 from tests.commands import command, training

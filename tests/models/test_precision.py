@@ -13,11 +13,11 @@ from fairseq.tasks import FairseqTask
 from torch import nn
 
 from capsnmt.cli import ConfigurationError
-from capsnmt.cpu.linear import PreparedLinear, QuantizedLinear
+from capsnmt.fast.linear import PreparedLinear, QuantizedLinear
 from capsnmt.models import precision
 from capsnmt.models.inference import linear_maps
 from capsnmt.modules import autocast
-from tests.models.test_generator import scores_of
+from tests.fast.test_generator import scores_of
 from tests.models.test_search import flagged
 from tests.support import (
     FIRST,

@@ -70,7 +70,7 @@ def test_output_weights_and_gradients_equal_the_loops(
     given = query, memory, memory, PADDINGS[side]
     expected, expected_weights, *_ = oracle(module, query, memory, PADDINGS[side])
     for up_to in (LENGTH - 1, LENGTH):  # torch's fused function, and probabilities
-        monkeypatch.setattr("capsnmt.cpu.attention.PLAIN_UP_TO", up_to)
+        monkeypatch.setattr("capsnmt.fast.attention.PLAIN_UP_TO", up_to)
         output, none = module.train()(*given, need_weights=False)
         assert none is None
         assert_same(output, expected, module, query, memory)
@@ -199,7 +199,7 @@ def test_attention_dropout_drops_in_training_only(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # or short sentences never meet torch's fused function
-    monkeypatch.setattr("capsnmt.cpu.attention.PLAIN_UP_TO", 0)
+    monkeypatch.setattr("capsnmt.fast.attention.PLAIN_UP_TO", 0)
     module, query, memory = attention(name, dropout=0.5)
     for training in (False, True):
         module.train(training)

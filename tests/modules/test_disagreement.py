@@ -93,7 +93,7 @@ def test_no_attention_matrix_is_built_unless_position_asks(
     terms: Tuple[str, ...], role: str, matrices: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # a short sentence would have one for speed
-    monkeypatch.setattr("capsnmt.cpu.attention.PLAIN_UP_TO", 0)
+    monkeypatch.setattr("capsnmt.fast.attention.PLAIN_UP_TO", 0)
     with record_disagreement(terms, ["dec-self"]), Operations() as operations:
         attend(role)
     assert operations.count("_softmax") == matrices

@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from capsnmt.cpu.dropout import Dropout, random_numbers
+from capsnmt.fast.dropout import Dropout, random_numbers
 from capsnmt.models.dropout import RetainedDropout
 from tests.counting import kept
 

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from capsnmt import routing
-from capsnmt.routing import backend, fused, operator, simple
+from capsnmt.fast.triton import launch as fused
+from capsnmt.routing import backend, operator, simple
 from tests.counting import kept
 from tests.support import needs_compiler
 

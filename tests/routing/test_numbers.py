@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from capsnmt import routing
-from capsnmt.cpu.routing import KERNELS
+from capsnmt.fast.cpp.routing import KERNELS
 
 from .operators import NAMES, OPERATORS, betas, random, run_with_gradient
 

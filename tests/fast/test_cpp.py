@@ -13,12 +13,11 @@ import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from capsnmt import routing
-from capsnmt.cpu import build
-from capsnmt.cpu.routing import KERNELS
+from capsnmt.fast.cpp import build
+from capsnmt.fast.cpp.routing import KERNELS
 from capsnmt.routing import backend
 from tests.interpreter import ran
-
-from .operators import OPERATORS, random, run_with_gradient
+from tests.routing.operators import OPERATORS, random, run_with_gradient
 
 OBSTACLE = backend.cpp_obstacle("cpu")
 pytestmark = pytest.mark.skipif(bool(OBSTACLE), reason=f"NOT TESTED: backend 'cpp' {OBSTACLE}")

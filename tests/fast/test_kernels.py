@@ -12,12 +12,12 @@ import pytest
 import torch
 
 from capsnmt import routing
-from capsnmt.cpu import routing as cpp
-from capsnmt.routing import backend, fused
+from capsnmt.fast.cpp import routing as cpp
+from capsnmt.fast.triton import launch as fused
+from capsnmt.routing import backend
 from tests.counting import kept
-
-from .operators import OPERATORS, betas, random
-from .test_numbers import EXTREMES, assert_finite
+from tests.routing.operators import OPERATORS, betas, random
+from tests.routing.test_numbers import EXTREMES, assert_finite
 
 INTERPRETED = backend.triton_obstacle("cpu") is None
 GPU = torch.cuda.is_available()
@@ -205,10 +205,10 @@ if INTERPRETED:
             copy(torch.ones(8)[:5], torch.ones(8)[:5], read, written, BLOCK=8)
 
 
-if BACKEND == "triton":  # the bits of the C++ kernels: test_cpu.py
+if BACKEND == "triton":  # the bits of the C++ kernels: test_cpp.py
 
     def test_two_runs_give_the_same_bits_for_any_number_of_programs(monkeypatch):
-        from capsnmt.routing.fused import em
+        from capsnmt.fast.triton import em
 
         votes = random(5, 4, 6, 1)
         tensors = [votes, *betas(votes), random(5, 4, seed=2).sigmoid()]

@@ -9,8 +9,8 @@ from typing import Dict, List
 import pytest
 import torch
 
-from capsnmt.cpu.decoding import choose
-from capsnmt.models.generator import BeamSearch
+from capsnmt.fast.search.decoding import choose
+from capsnmt.fast.search.generator import BeamSearch
 from tests.support import task_of
 
 STOCK = BeamSearch.__base__

@@ -12,8 +12,8 @@ from fairseq.modules.transformer_layer import TransformerDecoderLayerBase
 from torch import Tensor, nn
 from torch.nn.modules.module import _global_forward_hooks, _global_forward_pre_hooks
 
-from capsnmt.cpu.decoding import attend
-from capsnmt.cpu.linear import PreparedLinear, QuantizedLinear, numbers_of
+from capsnmt.fast.linear import PreparedLinear, QuantizedLinear, numbers_of
+from capsnmt.fast.search.decoding import attend
 from capsnmt.models.attention import PROJECTIONS, HostedAttention
 from capsnmt.models.decoder import TransformerDecoder
 from capsnmt.models.dropout import RetainedDropout

@@ -11,7 +11,7 @@ constexpr float MASS_FLOOR = 1e-9f;                    // numerics.MASS_FLOOR
 constexpr float GRADIENT_BOUND = 4294967296.0f;        // FLT_MAX^(1/4), numerics.bound_gradient
 constexpr float SMALLEST_SUM = 1e-15f, LARGEST_SUM = 1e30f;  // else the softmax needs its maximum
 
-// The arguments of all functions: cpu/routing.py has the same structure. Null: not given.
+// The arguments of all functions: fast/cpp/routing.py has the same structure. Null: not given.
 struct Call {
     const void *votes, *g_capsules, *g_logits;         // [tokens, I, N, D], [.., N, D], [.., I, N]
     const float *activation, *beta_a, *beta_u;         // [tokens, I, N or 1], [N], [N]

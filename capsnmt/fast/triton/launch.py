@@ -16,7 +16,7 @@ from typing import Any, List, NamedTuple, Optional, Sequence
 import torch
 from torch import Tensor
 
-from ..backend import explained
+from capsnmt.routing.backend import explained
 
 Tensors = Sequence[Optional[Tensor]]
 
@@ -53,7 +53,7 @@ class FusedKernel(NamedTuple):
 
     def launch(self) -> Any:
         """Return the object whose methods ``forward`` and ``backward`` launch the kernels."""
-        return getattr(importlib.import_module(f".{self.module}", __name__), self.launcher)
+        return getattr(importlib.import_module(f".{self.module}", __package__), self.launcher)
 
     def forward(self, *inputs: Optional[Tensor], **options: Any) -> Any:
         """Return the operator's results."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from capsnmt.cpu import is_traced
+from capsnmt.routing.tracing import is_traced
 
 PLAIN_UP_TO = 64
 PLAIN_IN_BF16_UP_TO = 128

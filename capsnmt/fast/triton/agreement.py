@@ -16,7 +16,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ..inverted import EPSILON
+from capsnmt.routing.inverted import EPSILON
+
 from .tile import (
     MASS_FLOOR,
     TINY,

@@ -9,7 +9,7 @@ import torch.nn as nn
 import torch.nn.functional as F
 from torch import Tensor
 
-from capsnmt.cpu import is_followed, is_traced
+from capsnmt.routing.tracing import is_followed, is_traced
 
 VALUES = 2**16
 """Values of a random number that decides whether a feature is dropped."""

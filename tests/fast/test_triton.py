@@ -19,8 +19,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from capsnmt.fast.triton.launch import KERNELS
 from capsnmt.routing import backend
-from capsnmt.routing.fused import KERNELS
 from tests.interpreter import ran
 
 TESTS = Path(__file__).with_name("test_kernels.py")

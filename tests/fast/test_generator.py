@@ -18,8 +18,8 @@ from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from fairseq.token_generation_constraints import pack_constraints
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
+from capsnmt.fast.search.generator import Generator
 from capsnmt.models.decoder import TransformerDecoder
-from capsnmt.models.generator import Generator
 from capsnmt.models.layers import HostLayer, TransformerDecoderLayer
 from tests.models.test_search import Hypotheses, assert_same_hypotheses, flagged, lively
 from tests.support import FIRST, SMALL, TASK, encoder_input, parse, sentences, task_of

@@ -14,7 +14,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ..numerics import inverse_temperature
+from capsnmt.routing.numerics import inverse_temperature
+
 from .tile import (
     MASS_FLOOR,
     bound,

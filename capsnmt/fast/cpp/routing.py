@@ -16,7 +16,8 @@ from typing import Any, Dict, NamedTuple, Optional, Sequence, Tuple, Union
 import torch
 from torch import Tensor
 
-from . import is_followed
+from capsnmt.routing.tracing import is_followed
+
 from .build import library
 
 Tensors = Sequence[Optional[Tensor]]

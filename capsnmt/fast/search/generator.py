@@ -10,8 +10,8 @@ from fairseq import search as strategies
 from fairseq.sequence_generator import SequenceGenerator
 from torch import Tensor
 
-from capsnmt.cpu.decoding import choose
-from capsnmt.models.plain_decoder import Memory, PlainDecoder, is_plain
+from capsnmt.fast.search.decoding import choose
+from capsnmt.fast.search.plain_decoder import Memory, PlainDecoder, is_plain
 
 Hypotheses = List[List[Dict[str, Tensor]]]
 

@@ -13,7 +13,7 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.optim import FP16Optimizer, MemoryEfficientFP16Optimizer, build_optimizer, shard
 from torch import nn
 
-from capsnmt.optim.fused_adam import has_fused_kernel
+from capsnmt.fast.adam import has_fused_kernel
 from tests.support import parse
 
 STRONG = ("--adam-betas", "(0.9, 0.98)", "--adam-eps", "1e-9", "--weight-decay", "0.1")

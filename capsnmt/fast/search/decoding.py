@@ -1,6 +1,6 @@
 """What a step of beam search on a CPU does beside its linear maps.
 
-:mod:`.build` compiles ``decoding.cpp``. Without a compiler, and in fp64, torch does the same.
+``decoding.cpp`` computes it. Without a compiler, and in fp64, torch does the same.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Tuple
 import torch
 from torch import Tensor
 
-from . import build
+from capsnmt.fast.cpp import build
 
 
 def is_compiled(x: Tensor) -> bool:

@@ -1,6 +1,6 @@
 // A step of beam search on a CPU, in fp32: attention to what is cached, and the best continuations.
 //
-// Built by cpu/build.py like the routing operators. Both read each number once, where torch would
+// Built by fast/cpp/build.py like the routing operators. Both read each number once, where torch would
 // call several functions that write their results to memory.
 #include <stdint.h>
 #include <stdlib.h>

@@ -14,8 +14,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ..numerics import MASS_FLOOR as MASS
-from . import padded, threads_of
+from capsnmt.routing.numerics import MASS_FLOOR as MASS
+
+from .launch import padded, threads_of
 
 MASS_FLOOR = tl.constexpr(MASS)
 TINY = tl.constexpr(torch.finfo(torch.float32).tiny)

@@ -1,0 +1,1 @@
+"""What only makes the mechanisms and their models faster."""

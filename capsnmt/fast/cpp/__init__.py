@@ -1,0 +1,1 @@
+"""The C++ kernels, which a CPU builds at first use."""

@@ -1,0 +1,1 @@
+"""Beam search on a CPU, and what it needs."""
