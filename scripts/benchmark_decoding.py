@@ -38,7 +38,7 @@ from capsnmt.cli import ConfigurationError, positive, quiet
 from capsnmt.export import stock_checkpoint
 from capsnmt.memory import keep_freed_memory
 from capsnmt.models.inference import decodes_in_bf16
-from capsnmt.modules.autocast import bf16_obstacle, int8_obstacle
+from capsnmt.modules.autocast import bf16_obstacle
 from capsnmt.translate.load import load_models
 from scripts import harness
 from scripts.harness import Ratio, machine, medians, take_turns
@@ -144,9 +144,6 @@ def systems(
         (model,), _, _ = load_models([path], data, {"autocast": "bf16"})
         if decodes_in_bf16(model, "cpu"):  # a narrow one is decoded in fp32
             runs["ours bf16"] = fairseqs(model)
-    if int8_obstacle("cpu") is None:
-        (model,), _, _ = load_models([path], data, {"autocast": "int8"})
-        runs["ours int8"] = fairseqs(model)
     try:
         runs.update(ctranslate2(args, data, folder, translation, batches))
     except ImportError:

@@ -1,16 +1,13 @@
-"""Linear maps of a model that only decodes, from packed matrices, also of 8-bit integers."""
+"""Linear maps of a model that only decodes, from packed matrices."""
 
 from __future__ import annotations
 
 import functools
-import warnings
 from typing import Any, Callable, Dict, Optional, Tuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-
-from capsnmt.cli import ConfigurationError
 
 LARGE = 2**18
 """Weights from which a matrix is packed, 512 x 512; a copy that oneDNN reads faster."""
@@ -18,8 +15,6 @@ FEW = 2**20
 """Products of a map's weights and rows below which a call of oneDNN costs more than it saves."""
 ROWS = 320
 """Rows of a step of decoding for which matrices are packed: any number works."""
-INTEGER_ENGINE = "fbgemm"
-"""torch's library for products of 8-bit integers."""
 
 
 def numbers_of(tensor: Tensor) -> Tuple[int, torch.dtype, int]:
@@ -65,57 +60,9 @@ class PreparedLinear(nn.Linear):
         return {**self.__dict__, "packed": None}
 
 
-class QuantizedLinear(PreparedLinear):
-    """A prepared linear map that multiplies 8-bit integers; for gradients it is ``nn.Linear``.
-
-        y_o = s w_o (q(x) - z) . q(W_o) + b_o
-
-    Each row of the matrix has its own scale, ``w_o = max |W_o| / 127``. The input has one scale s
-    and one zero z, by its extremes.
-
-    **D**: these are the extremes of all rows, of every sentence: a translation may depend on the
-    other sentences of its batch.
-    """
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Map rows ``[..., in]`` to ``[..., out]`` in fp32.
-
-        Raises:
-            ConfigurationError: if the parameters have got another type since they were prepared.
-        """
-        if self.weight.dtype != torch.float32:
-            raise ConfigurationError(
-                f"--autocast is int8, but the parameters are {self.weight.dtype}, not fp32; give "
-                f"none or bf16"
-            )
-        if torch.is_grad_enabled():
-            return super().forward(x)
-        return torch.ops.quantized.linear_dynamic(x, self.packed_by(pack_integers))
-
-
 def pack_floats(weight: Tensor, _bias: Optional[Tensor]) -> Tensor:
     """Return a matrix as oneDNN reads it fastest."""
     return torch.ops.mkldnn._reorder_linear_weight(weight, ROWS)
-
-
-def pack_integers(weight: Tensor, bias: Optional[Tensor]) -> Any:
-    """Return the parameters of a map in fp32 as torch's 8-bit product reads them."""
-    scales = weight.abs().amax(1).double().div(127).clamp_min(torch.finfo(torch.float32).tiny)
-    zeros, engine = torch.zeros_like(scales, dtype=torch.long), torch.backends.quantized.engine
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # of the type's removal from a later torch
-        integers = torch.quantize_per_channel(weight, scales, zeros, 0, torch.qint8)
-    torch.backends.quantized.engine = INTEGER_ENGINE
-    try:
-        return torch.ops.quantized.linear_prepack(integers, bias)
-    finally:
-        torch.backends.quantized.engine = engine
-
-
-def has_integers() -> bool:
-    """Return whether this torch multiplies 8-bit integers."""
-    engines = torch.backends.quantized.supported_engines
-    return INTEGER_ENGINE in engines and hasattr(torch, "quantize_per_channel")
 
 
 @functools.cache

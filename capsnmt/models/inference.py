@@ -8,14 +8,11 @@ from typing import Any, Iterator, Sequence
 import torch
 from fairseq.models import MODEL_REGISTRY
 from fairseq.tasks import FairseqTask
-from torch import Tensor, nn
+from torch import nn
 
-from capsnmt.cli import ConfigurationError
-from capsnmt.fast.linear import PreparedLinear, QuantizedLinear
-from capsnmt.fast.search.plain_decoder import is_plain
+from capsnmt.fast.linear import PreparedLinear
 from capsnmt.models.precision import evaluates_in_bf16
 from capsnmt.modules import autocast
-from capsnmt.modules.autocast import bf16_obstacle, int8_obstacle
 from capsnmt.modules.layer_aggregation.routing import BlockLinear
 
 WIDE = 512
@@ -81,41 +78,18 @@ def prepare_linear_maps(model: Any) -> None:
     """Let decoding compute the linear maps as fast as it can.
 
     In bf16 they become what autocast would make of them at every step. An embedding that shares
-    its matrix with the output projection keeps it as it is. In 8-bit integers the output
-    projection, whose errors nothing evens out, is bf16 if the CPU has it.
+    its matrix with the output projection keeps it as it is.
     """
     parameter = next(model.decoder.parameters())
     device = parameter.device.type
-    in_int8 = model.decoder.autocast == "int8"
-    if in_int8:
-        require_int8(model, parameter)
     if parameter.dtype != torch.float32:
         return
     in_bf16 = decodes_in_bf16(model, device)
     if device == "cpu" and not in_bf16:
         model.encoder.autocast = model.decoder.autocast = "none"
-    output_in_bf16 = in_bf16 or (in_int8 and bf16_obstacle(device) is None)
     for module in linear_maps(model):
-        is_output = module is model.decoder.output_projection
-        if output_in_bf16 if is_output else in_bf16:
+        if in_bf16:
             for name, tensor in list(module.named_parameters(recurse=False)):
                 setattr(module, name, nn.Parameter(tensor.to(torch.bfloat16), tensor.requires_grad))
         if device == "cpu" and type(module) is nn.Linear:
-            module.__class__ = QuantizedLinear if in_int8 and not is_output else PreparedLinear
-
-
-def require_int8(model: Any, parameter: Tensor) -> None:
-    """Raise unless a model that is prepared can translate in 8-bit integers.
-
-    **D**: a mechanism of the decoder may read a matrix past its map, so it has no such integers.
-    """
-    obstacle = int8_obstacle(parameter.device.type)
-    if obstacle is None and parameter.dtype != torch.float32:
-        obstacle = f"the parameters are {parameter.dtype}, not fp32"
-    elif obstacle is None and not is_plain(model):
-        obstacle = (
-            "the decoder has a mechanism, dropout that stays on, an adaptive softmax, "
-            "--cross-self-attention or --no-cross-attention"
-        )
-    if obstacle is not None:
-        raise ConfigurationError(f"--autocast is int8, but {obstacle}; give none or bf16")
+            module.__class__ = PreparedLinear

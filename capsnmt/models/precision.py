@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from capsnmt.cli import ConfigurationError
 from capsnmt.modules.autocast import bf16_obstacle
 
-AUTOCASTS = ("none", "bf16", "int8")
+AUTOCASTS = ("none", "bf16")
 
 logger = logging.getLogger(__name__)
 
@@ -32,8 +32,6 @@ logger = logging.getLogger(__name__)
 def require_trainable(autocast: str, device_type: str) -> None:
     """Raise if a model with this ``--autocast`` should not be trained on the device."""
     obstacle = bf16_obstacle(device_type) if autocast == "bf16" else None
-    if autocast == "int8":
-        obstacle = "8-bit integers are for translation"
     if obstacle is not None:
         raise ConfigurationError(f"--autocast is {autocast}, but {obstacle}; give --autocast none")
 
@@ -51,10 +49,6 @@ def autocast_of(model: nn.Module, autocast: str) -> ContextManager[Any]:
     """Return the context in which encoder or decoder runs; models in fp64 are left alone."""
     if autocast == "none":
         return nullcontext()
-    if autocast == "int8":  # a model that is prepared for translation has none
-        raise ConfigurationError(
-            "--autocast is int8, but only a prepared model has 8-bit integers; give none or bf16"
-        )
     parameter: Tensor = next(model.parameters())
     if parameter.dtype == torch.float64:
         return nullcontext()

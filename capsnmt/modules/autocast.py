@@ -10,8 +10,6 @@ from typing import List, Optional
 import torch
 from torch import Tensor
 
-from capsnmt.fast.linear import has_integers
-
 CPU_INFO = Path("/proc/cpuinfo")
 CPU_FLAGS = frozenset({"avx512_bf16", "amx_bf16", "bf16"})  # x86, x86, ARM
 
@@ -37,17 +35,6 @@ def cpu_flags() -> List[str]:
     if not CPU_INFO.is_file():
         return []
     return CPU_INFO.read_text(encoding="utf-8", errors="replace").split()
-
-
-def int8_obstacle(device_type: str) -> Optional[str]:
-    """Return why a device should not compute in 8-bit integers, or None."""
-    if device_type != "cpu":
-        return "8-bit integers are for a CPU"
-    if not any("vnni" in flag for flag in cpu_flags()):
-        return f"this CPU ({platform.machine()}) has no 8-bit instructions (VNNI)"
-    if not has_integers():
-        return f"torch {torch.__version__} has no products of 8-bit integers"
-    return None
 
 
 def autocast_dtype(device_type: str) -> Optional[torch.dtype]:

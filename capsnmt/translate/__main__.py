@@ -27,7 +27,7 @@ from capsnmt.lines import stream_lines
 if TYPE_CHECKING:  # --help does not wait for torch
     from capsnmt.translate.translator import Translator
 
-PRECISIONS = {"fp32": "none", "bf16": "bf16", "int8": "int8"}
+PRECISIONS = {"fp32": "none", "bf16": "bf16"}
 SETTINGS = ("beam", "lenpen", "max_tokens", "batch_size")  # flags that fairseq also has
 
 
@@ -74,15 +74,13 @@ def _run(args: argparse.Namespace) -> None:
     # after parsing: --help and a mistyped flag do not wait for torch and fairseq
     from capsnmt.host import load_plugin
     from capsnmt.memory import keep_freed_memory
-    from capsnmt.modules.autocast import bf16_obstacle, int8_obstacle
+    from capsnmt.modules.autocast import bf16_obstacle
 
     load_plugin(args.user_dir)
     from capsnmt.translate.load import chosen_device, from_run
 
     device = chosen_device(args.device)
-    obstacle = None
-    if args.precision in ("bf16", "int8"):
-        obstacle = (bf16_obstacle if args.precision == "bf16" else int8_obstacle)(device)
+    obstacle = bf16_obstacle(device) if args.precision == "bf16" else None
     if obstacle is not None:
         raise ConfigurationError(f"--precision is {args.precision}, but {obstacle}; use fp32")
     keep_freed_memory(device)

@@ -1,24 +1,20 @@
-"""Less precision: --autocast bf16, matrices prepared for decoding, and 8-bit integers."""
+"""Less precision: --autocast bf16, and matrices prepared for decoding."""
 
 from __future__ import annotations
 
 import copy
-from typing import Any, List, Tuple
+from typing import List
 
 import pytest
 import torch
 import torch.nn.functional as F
 from fairseq.sequence_generator import SequenceGenerator
-from fairseq.tasks import FairseqTask
 from torch import nn
 
 from capsnmt.cli import ConfigurationError
-from capsnmt.fast.linear import PreparedLinear, QuantizedLinear
+from capsnmt.fast.linear import PreparedLinear
 from capsnmt.models import precision
-from capsnmt.models.inference import linear_maps
 from capsnmt.modules import autocast
-from tests.fast.test_generator import scores_of
-from tests.models.test_search import flagged
 from tests.support import (
     FIRST,
     TASK,
@@ -157,10 +153,6 @@ def test_a_cpu_without_bf16_does_not_train_and_evaluates_in_fp32_with_a_warning(
         model.train()
 
 
-# 16 features of a head, whose queries are scaled by a power of two
-INT8 = (*("--encoder-embed-dim=32", "--decoder-embed-dim=32"), "--decoder-attention-heads=2")
-
-
 @pytest.mark.parametrize("shape", [(3, 8, 5), (90, 130, 140), (7, 512, 520)])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
 def test_a_prepared_map_is_the_map_in_every_size(shape: List[int], dtype: torch.dtype) -> None:
@@ -204,105 +196,3 @@ def test_a_narrow_model_decodes_in_bf16_only_where_that_is_faster(
     model.make_generation_fast_()
     with torch.no_grad():
         assert forward(model, SOURCES, TARGETS).dtype == precision
-
-
-@pytest.fixture
-def int8_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(autocast, "cpu_flags", lambda: ["avx512_vnni"])
-
-
-def test_a_quantised_map_has_its_own_scale_for_every_row_and_one_for_the_input() -> None:
-    torch.manual_seed(1)
-    linear = nn.Linear(64, 40)
-    with torch.no_grad():
-        scales = 10 ** torch.linspace(-3, 3, 40)
-        linear.weight.mul_(scales.unsqueeze(1))
-        linear.bias.mul_(scales)
-        expected = copy.deepcopy(linear)
-        linear.__class__ = QuantizedLinear
-        x = torch.randn(7, 2, 64)
-        for each in (linear, copy.deepcopy(linear)):
-            errors = (each(x) - expected(x)).norm(dim=(0, 1)) / expected(x).norm(dim=(0, 1))
-            assert 1e-3 < errors.min() < errors.max() < 0.05
-        x[0, 0, 0] = 1000.0
-        x[1, 0] = 1.5  # less than half of a step of 1,000 / 255
-        assert linear(x)[1, 0].allclose(linear.bias)
-        linear.weight.zero_()
-        linear.bias.add_(1)
-        assert linear(x).allclose(linear.bias)
-    linear(x).sum().backward()
-    assert linear.weight.grad is not None
-
-
-def rounded(model: nn.Module, off: float) -> nn.Module:
-    """Return a model whose layers have 8-bit numbers, and are a part of a step off them."""
-    model = copy.deepcopy(model).float()
-    torch.manual_seed(3)
-    for module in linear_maps(model):
-        if isinstance(module, nn.Linear) and module is not model.decoder.output_projection:
-            steps = torch.randint(-100, 101, module.weight.shape).float()
-            steps += off * torch.rand_like(steps)
-            steps[:, 0] = 127
-            module.weight = nn.Parameter(steps * 2**-8)
-    model.make_generation_fast_()
-    return model
-
-
-@pytest.mark.usefixtures("int8_machine")
-@pytest.mark.parametrize(
-    "flags",
-    [
-        (),
-        ("--head-aggregation=em",),
-        ("--layer-aggregation=em-routing", "--layer-aggregation-side=encoder"),
-        ("--capsule-routing-encoder=both",),
-    ],
-    ids=" ".join,
-)
-def test_int8_translations_read_eight_bits_of_every_matrix_and_are_near(
-    flags: Tuple[str, ...],
-) -> None:
-    """By our own search and by fairseq's."""
-    in_int8 = flagged(*INT8, "--autocast=int8", *flags)
-    full = flagged(*INT8, *flags)
-    for build_generator in (FairseqTask.build_generator, FairseqTask.build_generator.__wrapped__):
-        found, again, exact, other = (
-            scores_of(build_generator, rounded(model, off))
-            for model in (in_int8, full)
-            for off in (0.0, 0.4)
-        )
-        torch.testing.assert_close(found, again, atol=0, rtol=0)
-        assert (exact - other).abs().max() > 1e-3
-        assert 1e-4 < (found - exact).abs().mean() < 0.1
-
-
-@pytest.mark.usefixtures("int8_machine")
-def test_what_cannot_compute_in_int8_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(reason: str) -> Any:
-        return pytest.raises(ConfigurationError, match=f"^--autocast is int8, but {reason}; ")
-
-    model = build("capsnmt_transformer", "--autocast", "int8").eval()
-    with refused("8-bit integers are for translation"):
-        model.train()
-    with refused("only a prepared model has 8-bit integers"):
-        forward(model, SOURCES, TARGETS)
-    with refused("the parameters are torch.float16, not fp32"):
-        copy.deepcopy(model).half().make_generation_fast_()
-    with refused("8-bit integers are for a CPU"):
-        copy.deepcopy(model).to("meta").make_generation_fast_()
-    prepared = copy.deepcopy(model)
-    prepared.make_generation_fast_()
-    with refused("the parameters are torch.bfloat16, not fp32"), torch.no_grad():
-        forward(prepared.bfloat16(), SOURCES, TARGETS)
-    for flags in [
-        ("--mlmha=M-10",),
-        ("--head-aggregation=em", "--head-aggregation-attention=enc-dec"),
-        ("--adaptive-softmax-cutoff=8",),
-        ("--cross-self-attention",),
-        ("--no-cross-attention",),
-    ]:
-        with refused("the decoder has a mechanism, .*an adaptive softmax, .*--no-cross-attention"):
-            build("capsnmt_transformer", "--autocast=int8", *flags).make_generation_fast_()
-    monkeypatch.setattr(autocast, "cpu_flags", lambda: ["avx2"])
-    with refused(r"this CPU \(.*\) has no 8-bit instructions \(VNNI\)"):
-        model.make_generation_fast_()

@@ -12,7 +12,7 @@ from fairseq.modules.transformer_layer import TransformerDecoderLayerBase
 from torch import Tensor, nn
 from torch.nn.modules.module import _global_forward_hooks, _global_forward_pre_hooks
 
-from capsnmt.fast.linear import PreparedLinear, QuantizedLinear, numbers_of
+from capsnmt.fast.linear import PreparedLinear, numbers_of
 from capsnmt.fast.search.decoding import attend
 from capsnmt.models.attention import PROJECTIONS, HostedAttention
 from capsnmt.models.decoder import TransformerDecoder
@@ -24,7 +24,7 @@ from capsnmt.modules.observation import open_observer
 KeysValues = Tuple[Tensor, Tensor]  # [B, H, T, d_h] each
 
 FIRST_SLOTS = 64
-MAPS = (nn.Linear, PreparedLinear, QuantizedLinear)
+MAPS = (nn.Linear, PreparedLinear)
 PROBABILITIES = ("get_normalized_probs", "get_normalized_probs_scriptable")
 # what a Transformer consists of, in fairseq's names
 DECODER_PARTS = {
