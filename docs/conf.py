@@ -23,11 +23,12 @@ exclude_patterns = ["figures", "api/modules.rst"]
 myst_heading_anchors = 4
 suppress_warnings = ["ref.python"]  # an attribute's short name may be found in two classes
 
-NAMED_BY_PACKAGE = ("cpu", "routing", "modules")
+NAMED_BY_PACKAGE = ("fast", "routing", "modules")
 # The API: what users import. The other modules are behind a command.
 BEHIND_COMMANDS = (
     *("analysis", "corpora", "launch", "pages", "plugin.py", "report"),
-    *("cli.py", "files.py", "host.py", "lines.py", "machine.py", "process.py", "steps.py"),
+    *("cli.py", "files.py", "host.py", "lines.py", "machine.py"),
+    *("memory.py", "process.py", "steps.py"),
     "**/__main__.py",
     # their packages name everything that users import
     *(f"{name}/[a-z]*" for name in NAMED_BY_PACKAGE),

@@ -25,12 +25,13 @@ newest() {
 print("== Python", sys.version.split()[0], "torch", torch.__version__, "Triton", triton.__version__)
 assert torch.backends.cuda.is_built(), "torch is not built for CUDA"'
   OMP_NUM_THREADS=1 "$environment/bin/python" -m pytest -p no:cacheprovider -n 2 --dist worksteal --doctest-modules \
-    -m 'not nightly' capsnmt/routing capsnmt/modules tests/routing tests/modules tests/models tests/optim tests/criterions
+    -m 'not nightly' capsnmt/routing capsnmt/modules tests/routing tests/modules tests/models tests/fast tests/criterions
   rm -rf "$environment"
 }
 
 use_venv main
 bash scripts/test.sh -m nightly
+bash scripts/without_fast.sh -m nightly
 if has_host stock; then bash scripts/test.sh --host stock -m ''; fi
 for version in 3.12 3.13 3.14; do
   if has_host "main-$version"; then

@@ -20,8 +20,8 @@ from fairseq.models.transformer import TransformerDecoderBase, TransformerModelB
 from torch import Tensor, nn
 
 from capsnmt.criterions.chunked_cross_entropy import chunked_cross_entropy
-from capsnmt.fast.search.plain_decoder import PROBABILITIES, hooked, inherits
 from capsnmt.models.decoder import TransformerDecoder
+from capsnmt.models.overrides import PROBABILITIES, hooked, inherits
 from capsnmt.models.precision import autocast_of
 from capsnmt.models.switches import check, switch
 

@@ -1,1 +1,47 @@
-"""What only makes the mechanisms and their models faster."""
+"""What only makes the mechanisms and their models faster: without it the results are the same.
+
+Nothing imports this package but :mod:`capsnmt.plugin`. It is an addition: it registers kernels of
+the operators, shortcuts of the modules, and a search and linear maps of the models. Every one of
+them asks :func:`capsnmt.routing.tracing.is_followed` first, and leaves to torch what torch must
+see. With ``CAPSNMT_FAST=0`` in the environment nothing is registered.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from typing import List, Tuple
+
+from capsnmt.routing.backend import SWITCH, Kernel
+from capsnmt.routing.operator import Operator
+
+
+@functools.cache
+def install() -> None:
+    """Add what needs torch alone: the kernels, and the shortcuts of dropout and attention."""
+    if os.environ.get(SWITCH) == "0":
+        return
+    from capsnmt.fast import attention, dropout
+    from capsnmt.fast.cpp import routing
+    from capsnmt.fast.triton import launch
+    from capsnmt.modules.shortcuts import SHORTCUTS
+
+    kernels: List[Tuple[Operator, Kernel]] = [*routing.KERNELS, *launch.KERNELS]
+    for operator, kernel in kernels:
+        operator.add(kernel)
+    SHORTCUTS.dropout = dropout.dropout
+    SHORTCUTS.products_are_faster = attention.products_are_faster
+
+
+@functools.cache
+def install_in_host() -> None:
+    """Add all: also the generator, and the preparation of linear maps; the plugin calls it."""
+    install()
+    if os.environ.get(SWITCH) == "0":
+        return
+    from capsnmt.fast import linear
+    from capsnmt.fast.search.generator import generate_faster
+    from capsnmt.models.inference import PREPARATIONS
+
+    PREPARATIONS.append(linear.prepare)
+    generate_faster()

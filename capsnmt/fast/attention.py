@@ -27,7 +27,7 @@ torch.autograd.grad(call(y, y, y).sum(), x)`` and CALL is ``plain`` or ``fused``
 """
 
 
-def plain_is_faster(q: Tensor, k: Tensor) -> bool:
+def products_are_faster(q: Tensor, k: Tensor) -> bool:
     """Return whether plain matrix products train faster than the fused call, ``PLAIN_UP_TO``."""
     if is_traced() or q.device.type != "cpu":
         return False

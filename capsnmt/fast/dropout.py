@@ -5,18 +5,17 @@ from __future__ import annotations
 from typing import Any, Tuple, cast
 
 import torch
-import torch.nn as nn
 import torch.nn.functional as F
 from torch import Tensor
 
-from capsnmt.routing.tracing import is_followed, is_traced
+from capsnmt.routing.tracing import is_followed
 
 VALUES = 2**16
 """Values of a random number that decides whether a feature is dropped."""
 
 
-class Dropout(nn.Dropout):
-    """Dropout (Srivastava et al. 2014); on a CPU by random bits.
+def dropout(x: Tensor, p: float) -> Tensor:
+    """Drop features of x with probability p, on a CPU by random bits.
 
     torch draws 64 bits for each feature, one after another. Here 16 bits decide: a feature is
     dropped if they are a number in the lowest ``p`` of their range. For backward a byte of each
@@ -24,26 +23,12 @@ class Dropout(nn.Dropout):
 
     **D**: ``p`` is rounded to a multiple of 1 / 65,536. What is kept is scaled by the probability
     of keeping it after rounding, so the expectation is exact.
-
-    >>> kept = Dropout(0.5)(torch.ones(1000))
-    >>> kept.unique()
-    tensor([0., 2.])
     """
-
-    def rate(self) -> float:
-        """Return the probability with which a feature is dropped now."""
-        return float(self.p) if self.training else 0.0
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Drop features of ``x`` in training."""
-        p = self.rate()
-        if p == 0:
-            return x
-        dropped = round(p * VALUES)
-        own = x.device.type == "cpu" and 0 < dropped < VALUES
-        if own and not (is_traced() or is_followed([x])):
-            return cast(Tensor, Dropped.apply(x, dropped))
-        return F.dropout(x, p)
+    dropped = round(p * VALUES)
+    own = x.device.type == "cpu" and 0 < dropped < VALUES
+    if own and not is_followed([x]):
+        return cast(Tensor, Dropped.apply(x, dropped))
+    return F.dropout(x, p)
 
 
 class Dropped(torch.autograd.Function):

@@ -65,6 +65,12 @@ def pack_floats(weight: Tensor, _bias: Optional[Tensor]) -> Tensor:
     return torch.ops.mkldnn._reorder_linear_weight(weight, ROWS)
 
 
+def prepare(module: nn.Module) -> None:
+    """Let a linear map on a CPU be prepared, if nothing has overridden it."""
+    if type(module) is nn.Linear and module.weight.device.type == "cpu":
+        module.__class__ = PreparedLinear
+
+
 @functools.cache
 def has_onednn() -> bool:
     """Return whether this torch has the functions of oneDNN."""

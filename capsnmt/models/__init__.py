@@ -6,10 +6,8 @@ prepare_host()  # before a module imports fairseq
 
 from capsnmt.checkpoints.load import allow_fairseq_checkpoints  # noqa: E402
 from capsnmt.models.architectures import PRESETS, SIZES  # noqa: E402
-from capsnmt.models.inference import generate_faster  # noqa: E402
 from capsnmt.models.transformer import CapsnmtTransformer  # noqa: E402
 
 allow_fairseq_checkpoints()
-generate_faster()
 
 __all__ = ["PRESETS", "SIZES", "CapsnmtTransformer"]

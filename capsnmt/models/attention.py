@@ -9,11 +9,11 @@ from fairseq.modules import MultiheadAttention
 from fairseq.modules.quant_noise import quant_noise
 from torch import Tensor
 
-from capsnmt.fast.dropout import Dropout
 from capsnmt.models.dropout import RetainedDropout
 from capsnmt.modules.attention import Attention
 from capsnmt.modules.cache import Cache, reorder
 from capsnmt.modules.capsule_attention import CapsuleAttention
+from capsnmt.modules.dropout import Dropout
 from capsnmt.modules.layer_aggregation.transparent import BlockAttention
 from capsnmt.modules.multi_layer_attention import MultiLayerAttention
 

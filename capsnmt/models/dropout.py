@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch.nn as nn
 from fairseq.modules import FairseqDropout
 
-from capsnmt.fast.dropout import Dropout
+from capsnmt.modules.dropout import Dropout
 
 
 class RetainedDropout(Dropout):

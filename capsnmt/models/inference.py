@@ -1,19 +1,18 @@
-"""Preparation of a translation model for decoding: its linear maps, precision and generator."""
+"""Preparation of a translation model for decoding: its linear maps and their precision."""
 
 from __future__ import annotations
 
-import functools
-from typing import Any, Iterator, Sequence
+from typing import Any, Callable, Iterator, List
 
 import torch
-from fairseq.models import MODEL_REGISTRY
-from fairseq.tasks import FairseqTask
 from torch import nn
 
-from capsnmt.fast.linear import PreparedLinear
 from capsnmt.models.precision import evaluates_in_bf16
 from capsnmt.modules import autocast
 from capsnmt.modules.layer_aggregation.routing import BlockLinear
+
+PREPARATIONS: List[Callable[[nn.Module], None]] = []
+"""What else prepares a linear map of a model that decodes: :mod:`capsnmt.fast` adds it."""
 
 WIDE = 512
 """**D**: a CPU decodes a narrower model in fp32, whatever its ``--autocast``, unless it has AMX.
@@ -21,25 +20,6 @@ WIDE = 512
 With 128 features and AVX-512, bf16 took 1.17 times as long as fp32 (Zen 4) and changed one of eight
 translations; with 512 features it took 0.6 times as long.
 """
-
-
-def generate_faster() -> None:
-    """Patch fairseq's tasks: our models get a generator that is faster with plain decoders."""
-    original = FairseqTask.build_generator
-
-    @functools.wraps(original)
-    def build_generator(
-        self: Any, models: Sequence[nn.Module], args: Any, seq_gen_cls: Any = None, **kwargs: Any
-    ) -> Any:
-        from capsnmt.fast.search.generator import Generator
-
-        ours = MODEL_REGISTRY["capsnmt_transformer"]
-        plain = seq_gen_cls is None and not getattr(args, "print_alignment", False)
-        if plain and all(isinstance(model, ours) for model in models):
-            seq_gen_cls = Generator
-        return original(self, models, args, seq_gen_cls, **kwargs)
-
-    FairseqTask.build_generator = build_generator
 
 
 def linear_maps(model: Any) -> Iterator[nn.Module]:
@@ -91,5 +71,5 @@ def prepare_linear_maps(model: Any) -> None:
         if in_bf16:
             for name, tensor in list(module.named_parameters(recurse=False)):
                 setattr(module, name, nn.Parameter(tensor.to(torch.bfloat16), tensor.requires_grad))
-        if device == "cpu" and type(module) is nn.Linear:
-            module.__class__ = PreparedLinear
+        for prepare in PREPARATIONS:
+            prepare(module)

@@ -98,6 +98,7 @@ class CapsnmtTransformer(TransformerModel):
         Raises:
             ConfigurationError: the run, checkpoint or data cannot be used.
         """
+        import capsnmt.plugin  # noqa: F401  a program may have imported the models alone
         from capsnmt.translate import load
 
         several = isinstance(model_name_or_path, (list, tuple))

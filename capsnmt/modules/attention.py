@@ -10,13 +10,13 @@ import torch.nn as nn
 import torch.nn.functional as F
 from torch import Tensor
 
-from capsnmt.fast.attention import plain_is_faster
-from capsnmt.fast.dropout import Dropout
 from capsnmt.modules.autocast import convert_once
 from capsnmt.modules.cache import Cache, append, keep, kept
+from capsnmt.modules.dropout import Dropout
 from capsnmt.modules.head_aggregation import HeadGate, HeadMixing
 from capsnmt.modules.masks import additive_mask
 from capsnmt.modules.observation import observe, reads_weights
+from capsnmt.modules.shortcuts import SHORTCUTS
 from capsnmt.routing.numerics import compute_dtype
 
 
@@ -58,8 +58,9 @@ class Attention(nn.Module):
     O. Without a mechanism E' is E, and the parameters, 4 (d^2 + d), their names and their
     initialisation are those of fairseq: checkpoints of its Transformer load.
 
-    Attention weights are computed only when something reads them, or in training when that is
-    faster (:func:`plain_is_faster`); otherwise the fused ``scaled_dot_product_attention`` runs.
+    Attention weights are computed only when something reads them, or in training where that is
+    faster (:class:`.shortcuts.Shortcuts`). Otherwise the fused ``scaled_dot_product_attention``
+    runs.
 
     Args:
         embed_dim: d, the width of queries and output.
@@ -251,7 +252,8 @@ class Attention(nn.Module):
         length, sentences = q.size(2), k.size(0)
         q = by_sentence(q, sentences)
         weights: Optional[Tensor] = None
-        if need_weights or self.reads_scores or (self.training and plain_is_faster(q, k)):
+        by_products = self.training and SHORTCUTS.products_are_faster(q, k)
+        if need_weights or self.reads_scores or by_products:
             scores = torch.matmul(q * self.scaling, k.transpose(-1, -2))
             scores = self.scores(scores, attn_mask, key_padding_mask, cache)
             mask = additive_mask(attn_mask, key_padding_mask, like=q)

@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import importlib.util
 import os
+import shutil
 from contextlib import contextmanager
-from typing import Any, Callable, Iterator, Optional
+from typing import Any, Callable, Dict, Iterator, List, Optional, Protocol, Sequence
 
 import torch
 from torch import Tensor
 from torch.torch_version import TorchVersion
 
-from capsnmt.fast.cpp import build
-
-Kernel = Callable[..., Any]
+Function = Callable[..., Any]
+Tensors = Sequence[Optional[Tensor]]
 
 BACKENDS = ("auto", "eager", "compiled", "cpp", "triton")
 """How an operator runs; a call or a module chooses.
 
 - ``eager``: plain torch.
 - ``compiled``: ``torch.compile``; an error if compilation fails.
-- ``cpp``: the C++ kernels of :mod:`capsnmt.fast.cpp.routing`, on a CPU; an error if they cannot be
-  built. What they do not cover (vertical and horizontal routing; votes of another dtype than fp32
-  and bf16) runs as under ``auto``.
+- ``cpp``: the C++ kernels of :mod:`capsnmt.fast.cpp`, on a CPU; an error if they cannot be built.
+  What they do not cover (vertical and horizontal routing; votes of another dtype than fp32 and
+  bf16) runs as under ``auto``.
 - ``triton``: the kernels of :mod:`capsnmt.fast.triton`, on a GPU; an error if one fails to build.
   What they do not cover (horizontal routing, which consists of matrix products; fp64 votes; more
   than 32,768 votes a token) runs as under ``auto``.
@@ -33,8 +34,52 @@ BACKENDS = ("auto", "eager", "compiled", "cpp", "triton")
   kernels have been compared with the others on a GPU.
 """
 
-OLDEST_TRITON = "3.3"
-INTERPRETER_FLAG = "TRITON_INTERPRET"  # Triton's own: kernels run as numpy code, on a CPU
+AUTOMATIC = ("cpp",)
+"""The backends whose kernels ``auto`` takes."""
+
+SWITCH = "CAPSNMT_FAST"
+"""Environment variable: 0 leaves out :mod:`capsnmt.fast`, and all is plain torch."""
+
+NO_COMPILER = "needs a C++ compiler (g++, clang++ or CXX), and none is on the PATH"
+
+
+class Kernel(Protocol):
+    """What computes an operator faster than torch's operations, for some of its calls."""
+
+    @property
+    def backend(self) -> str:
+        """The backend that it is of: a name in :data:`BACKENDS`."""
+
+    def covers(self, tensors: Tensors) -> bool:
+        """Return whether it computes with these tensors of the operator, here and now."""
+
+    def obstacle(self, device_type: str) -> Optional[str]:
+        """Return why it cannot run here on this device type, None if it can."""
+
+    def forward(self, *tensors: Any, **options: Any) -> Any:
+        """Return the operator's results."""
+
+    def backward(self, g_results: Tensors, *tensors: Any, **options: Any) -> Tensors:
+        """Return the gradients of the tensors."""
+
+
+OBSTACLES: Dict[str, Callable[[str], Optional[str]]] = {}
+"""Backend -> the ``obstacle`` of its kernels, of those that have been added."""
+
+
+@functools.cache
+def add_kernels() -> None:
+    """Let :mod:`capsnmt.fast` add its kernels: the first call of an operator does, unless traced.
+
+    ``CAPSNMT_FAST=0``, and a package without that folder, is plain torch.
+    """
+    if os.environ.get(SWITCH) != "0" and importlib.util.find_spec("capsnmt.fast"):
+        importlib.import_module("capsnmt.fast").install()
+
+
+def allows(backend: str, kernel: Kernel) -> bool:
+    """Return whether a call on a backend may take a kernel."""
+    return kernel.backend == backend or (backend == "auto" and kernel.backend in AUTOMATIC)
 
 
 def check_backend(name: str, device_type: Optional[str] = None) -> str:
@@ -60,11 +105,12 @@ def backend_obstacle(name: str, device_type: Optional[str] = None) -> Optional[s
     """Return why a backend cannot run on this machine, None if it can."""
     if name == "compiled":
         return compile_obstacle(device_type or "cpu")
-    if name == "triton":
-        return triton_obstacle(device_type or "cuda")
-    if name == "cpp":
-        return cpp_obstacle(device_type or "cpu")
-    return None
+    if name not in ("cpp", "triton"):
+        return None
+    add_kernels()
+    if name not in OBSTACLES:
+        return f"needs capsnmt.fast, which {SWITCH}=0 leaves out"
+    return OBSTACLES[name](device_type or ("cuda" if name == "triton" else "cpu"))
 
 
 def usable_backend(name: str, votes: Tensor, training: bool) -> str:
@@ -82,32 +128,18 @@ def compile_obstacle(device_type: str) -> Optional[str]:
     if TorchVersion(torch.__version__) < (2, 4):
         return f"needs torch >= 2.4, and this is {torch.__version__}"
     if device_type == "cpu":
-        if build.compiler() is None:
-            return build.NO_COMPILER
+        if compiler() is None:
+            return NO_COMPILER
     elif importlib.util.find_spec("triton") is None:
         return f"needs triton for device type {device_type}, and it is not installed"
     return None
 
 
-def cpp_obstacle(device_type: str) -> Optional[str]:
-    """Return why the C++ kernels cannot run here on this device type, None if they can."""
-    if device_type != "cpu":
-        return f"needs a CPU, not device type {device_type}"
-    return build.obstacle()
-
-
-@functools.cache
-def triton_obstacle(device_type: str) -> Optional[str]:
-    """Return why Triton kernels cannot run here on this device type, None if they can."""
-    if importlib.util.find_spec("triton") is None:
-        return f"needs triton >= {OLDEST_TRITON}, and it is not installed"
-    import triton
-
-    if TorchVersion(triton.__version__) < OLDEST_TRITON:
-        return f"needs triton >= {OLDEST_TRITON}, and this is {triton.__version__}"
-    interpreting = os.environ.get(INTERPRETER_FLAG, "0") not in ("", "0")
-    if device_type != "cuda" and not (device_type == "cpu" and interpreting):
-        return f"needs a GPU, not device type {device_type}"
+def compiler() -> Optional[List[str]]:
+    """Return the command of the C++ compiler: CXX, g++ or clang++; None if there is none."""
+    for command in (os.environ.get("CXX", "").split(), ["g++"], ["clang++"]):
+        if command and shutil.which(command[0]):
+            return command
     return None
 
 

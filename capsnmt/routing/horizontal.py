@@ -102,7 +102,7 @@ def horizontal_kernel(
     return omega.masked_fill(~query_mask[:, None, -routings:, None], 0.0)
 
 
-OPERATOR = Operator("horizontal_routing", horizontal_kernel, rows=3)
+OPERATOR = Operator("horizontal_routing", horizontal_kernel, rows=3, has_products=True)
 
 
 def up_to_own_row(R: Tensor, newest_only: bool) -> Tensor:

@@ -1,4 +1,4 @@
-"""Kernels that keep their inputs, and nothing else, for the backward pass."""
+"""Functions that keep their inputs, and nothing else, for the backward pass."""
 
 from __future__ import annotations
 
@@ -7,19 +7,16 @@ from typing import Any, Dict, Optional, Sequence, Tuple
 import torch
 from torch import Tensor
 
-from capsnmt.routing.tracing import is_followed, is_traced
-
-from .backend import Kernel
-
-Tensors = Sequence[Optional[Tensor]]
+from .backend import Function, Tensors
+from .tracing import is_followed
 
 
 def keep_inputs(
-    forward: Kernel,
+    forward: Function,
     inputs: Tensors,
     options: Dict[str, Any],
-    backward: Optional[Kernel] = None,
-    again: Optional[Kernel] = None,
+    backward: Optional[Function] = None,
+    again: Optional[Function] = None,
 ) -> Any:
     """Return ``forward(*inputs, **options)``, of which autograd keeps the inputs only.
 
@@ -33,8 +30,6 @@ def keep_inputs(
             None: ``forward`` runs again, with autograd.
         again: what runs with autograd in its place, as for second derivatives.
     """
-    if is_traced():
-        return forward(*inputs, **options)
     needed = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in inputs)
     if needed and not is_followed(inputs):
         return InputsKept.apply(forward, backward, again or forward, options, *inputs)
@@ -47,9 +42,9 @@ class InputsKept(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        forward: Kernel,
-        backward: Optional[Kernel],
-        again: Kernel,
+        forward: Function,
+        backward: Optional[Function],
+        again: Function,
         options: Dict[str, Any],
         *inputs: Optional[Tensor],
     ) -> Any:
@@ -77,7 +72,7 @@ class InputsKept(torch.autograd.Function):
 
 
 def gradients_by(
-    kernel: Kernel,
+    kernel: Function,
     inputs: Tensors,
     needed: Sequence[bool],
     g_results: Tensors,

@@ -1,27 +1,33 @@
-"""How an operator runs: by a kernel of ours, compiled or eager, in one call or in blocks."""
+"""How an operator runs: by a kernel, compiled or eager, in one call or in blocks."""
 
 from __future__ import annotations
 
 import functools
 import math
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import FunctionType
 from typing import Any, Dict, List, Optional, Sequence, Set, cast
 
 import torch
 from torch import Tensor
 
-from capsnmt.fast.cpp import routing as cpp
-from capsnmt.fast.cpp.build import is_built
-from capsnmt.fast.triton import launch as fused
-from capsnmt.routing.tracing import is_traced
-
-from .backend import BackendError, Kernel, check_backend, compile_obstacle, explained
+from .backend import (
+    OBSTACLES,
+    BackendError,
+    Function,
+    Kernel,
+    add_kernels,
+    allows,
+    check_backend,
+    compile_obstacle,
+    explained,
+)
 from .checks import check_iterations
 from .inputs_kept import keep_inputs
 from .numerics import compute_dtype
 from .recording import append_record, is_recording
+from .tracing import is_traced
 
 COMPILE_MINIMUM = 2**20
 """Smallest number of votes for which ``auto`` compiles (1,024 tokens x 8 x 128).
@@ -34,36 +40,43 @@ BLOCK_SIZE = 2**19
 """Votes per block on a CPU: 2 MiB in fp32. The temporaries of a block stay in the cache and in
 memory that the allocator already holds. Larger ones are mapped again for every operation."""
 
-_failed: Set[Kernel] = set()  # not compiled again where eager code can take over
+_failed: Set[Function] = set()  # not compiled again where eager code can take over
 
 
 @dataclass
 class Operator:
     """An operator in plain torch, and what runs it faster.
 
-    The two registries of :mod:`capsnmt.fast` have the kernels by its name.
-
     Attributes:
         name: the name under which its calls are recorded.
-        kernel: ``kernel(votes, *others, **options, trace=...)``, for votes ``[tokens, ...]``. Its
-            results, a tensor or a tuple, have one row for each token, and the rows are independent
-            of one another.
+        function: ``function(votes, *others, **options, trace=...)``, for votes ``[tokens, ...]``.
+            Its results, a tensor or a tuple, have one row for each token, and the rows are
+            independent of one another.
         rows: how many of its tensors have a row for each token: the votes, masks. All tokens share
             the others. Each may be None but the votes.
-        precise: the kernel in fp32 or better.
+        has_products: it consists of matrix products, whose results a compiled graph keeps.
+        kernels: what computes it faster, in the order in which a call looks for one.
+        precise: the function in fp32 or better.
     """
 
     name: str
-    kernel: Kernel
+    function: Function
     rows: int
+    has_products: bool = False
+    kernels: List[Kernel] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.precise = full_precision(self.kernel)
+        self.precise = full_precision(self.function)
+
+    def add(self, kernel: Kernel) -> None:
+        """Let calls take a kernel that covers them, after those that have been added before."""
+        self.kernels.append(kernel)
+        OBSTACLES[kernel.backend] = kernel.obstacle
 
     def __call__(
         self, votes: Tensor, *others: Optional[Tensor], backend: str, **options: Any
     ) -> Any:
-        """Run the kernel, with its other tensors and options, on the chosen backend.
+        """Run it with its other tensors and options on the chosen backend.
 
         All dimensions of the votes but the last three are flattened into tokens, because one
         compiled kernel then serves all, and restored in the results.
@@ -86,6 +99,7 @@ class Operator:
             results = self.precise(*tensors, **options, trace=trace)
             append_record(self.name, [restore(C) for C in trace])
         else:
+            add_kernels()
             name = check_backend(backend, votes.device.type)
             results = self.run(name, tensors, options)
         return tuple(map(restore, results)) if isinstance(results, tuple) else restore(results)
@@ -93,23 +107,20 @@ class Operator:
     def run(
         self, backend: str, tensors: Sequence[Optional[Tensor]], options: Dict[str, Any]
     ) -> Any:
-        """Run the kernel on a backend that this machine has.
+        """Run it on a backend that this machine has: by the first kernel that covers the call.
 
-        **D**: without a kernel of ours, autograd would keep up to 12 tensors of the votes' size for
+        **D**: without a kernel, autograd would keep up to 12 tensors of the votes' size for
         EM routing. On a GPU they are computed again from the votes: eagerly by :func:`keep_inputs`;
         compiled, by inductor, except for the matrix products of horizontal routing. A CPU keeps
         them: it has more memory, and less time.
         """
         votes = cast(Tensor, tensors[0])
-        in_cpp, in_triton = cpp.KERNELS.get(self.name), fused.KERNELS.get(self.name)
-        if in_cpp is not None and takes_cpp(backend, tensors):
-            return keep_inputs(in_cpp.forward, tensors, options, in_cpp.backward, self.precise)
-        if in_triton is not None and backend == "triton" and fused.fits(votes):
-            gradients = in_triton.backward, self.precise
-            return keep_inputs(in_triton.forward, tensors, options, *gradients)
-        on_cpu, has_products = votes.device.type == "cpu", in_triton is None
+        for kernel in self.kernels:
+            if allows(backend, kernel) and kernel.covers(tensors):
+                return keep_inputs(kernel.forward, tensors, options, kernel.backward, self.precise)
+        on_cpu = votes.device.type == "cpu"
         eager = self.precise
-        if not (on_cpu or has_products):
+        if not (on_cpu or self.has_products):
             eager = functools.partial(run_again, self.precise)
         run = eager
         if backend == "compiled":
@@ -118,7 +129,8 @@ class Operator:
             run = functools.partial(run_compiled_or_eager, self.precise, eager)
         if on_cpu:
             return run_in_blocks(run, tensors, self.rows, options)
-        return run_again(run, *tensors, **options) if has_products else run(*tensors, **options)
+        run_whole = functools.partial(run_again, run) if self.has_products else run
+        return run_whole(*tensors, **options)
 
     def compiling_pays(self, votes: Tensor) -> bool:
         """Return whether ``auto`` compiles: for a large call in training, if torch can compile."""
@@ -130,13 +142,13 @@ class Operator:
         )
 
 
-def full_precision(kernel: Kernel) -> Kernel:
-    """Return a kernel that runs in fp32 (fp64 for fp64 votes) and returns the votes' dtype.
+def full_precision(function: Function) -> Function:
+    """Return a function that runs in fp32 (fp64 for fp64 votes) and returns the votes' dtype.
 
     Autocast is disabled inside.
     """
 
-    @functools.wraps(kernel)
+    @functools.wraps(function)
     def wrapped(votes: Tensor, *tensors: Optional[Tensor], **options: Any) -> Any:
         dtype = compute_dtype(votes)
 
@@ -144,55 +156,51 @@ def full_precision(kernel: Kernel) -> Kernel:
             return tensor if tensor is None or tensor.dtype == torch.bool else tensor.to(dtype)
 
         with torch.autocast(votes.device.type, enabled=False):
-            results = kernel(widen(votes), *[widen(tensor) for tensor in tensors], **options)
+            results = function(widen(votes), *[widen(tensor) for tensor in tensors], **options)
         if isinstance(results, tuple):
             return tuple(result.to(votes.dtype) for result in results)
         return results.to(votes.dtype)
 
-    # torch.compile limits the variants of a code object, which all kernels would share.
-    function = cast(FunctionType, wrapped)
-    name = getattr(kernel, "__name__", "kernel")
-    function.__code__ = function.__code__.replace(co_name=f"full_precision_{name}")
-    return function
-
-
-def takes_cpp(backend: str, tensors: Sequence[Optional[Tensor]]) -> bool:
-    """Return whether the C++ kernels run this call: ``cpp``, and ``auto`` on a CPU."""
-    return backend in ("auto", "cpp") and cpp.covers(*tensors) and is_built("routing")
+    # torch.compile limits the variants of a code object, which all operators would share.
+    own = cast(FunctionType, wrapped)
+    own.__code__ = own.__code__.replace(co_name=f"full_precision_{function.__name__}")
+    return own
 
 
 @functools.cache
-def compiled_kernel(kernel: Kernel) -> Kernel:
-    """Compile a kernel once per process, with dynamic shapes: one graph for all batch sizes."""
-    return torch.compile(kernel, dynamic=True, fullgraph=True)
+def compiled_function(function: Function) -> Function:
+    """Compile a function once per process, with dynamic shapes: one graph for all batch sizes."""
+    return torch.compile(function, dynamic=True, fullgraph=True)
 
 
-def run_compiled(kernel: Kernel, *tensors: Any, **options: Any) -> Any:
-    """Run a kernel compiled."""
-    with explained("compiled", kernel.__name__):
-        return compiled_kernel(kernel)(*tensors, **options)
+def run_compiled(function: Function, *tensors: Any, **options: Any) -> Any:
+    """Run a function compiled."""
+    with explained("compiled", function.__name__):
+        return compiled_function(function)(*tensors, **options)
 
 
-def run_compiled_or_eager(kernel: Kernel, eager: Kernel, *tensors: Any, **options: Any) -> Any:
-    """Run a kernel compiled or, after one warning, for ever eagerly."""
-    if kernel not in _failed:
+def run_compiled_or_eager(
+    function: Function, eager: Function, *tensors: Any, **options: Any
+) -> Any:
+    """Run a function compiled or, after one warning, for ever eagerly."""
+    if function not in _failed:
         try:
-            return run_compiled(kernel, *tensors, **options)
+            return run_compiled(function, *tensors, **options)
         except BackendError as error:
-            _failed.add(kernel)
+            _failed.add(function)
             warnings.warn(f"{error.failure}; it runs eagerly", stacklevel=2)
     return eager(*tensors, **options)
 
 
-def run_again(kernel: Kernel, *tensors: Any, **options: Any) -> Any:
-    """Run a kernel, and again for its gradients."""
-    return keep_inputs(kernel, tensors, options)
+def run_again(function: Function, *tensors: Any, **options: Any) -> Any:
+    """Run a function, and again for its gradients."""
+    return keep_inputs(function, tensors, options)
 
 
 def run_in_blocks(
-    run: Kernel, tensors: Sequence[Optional[Tensor]], rows: int, options: Dict[str, Any]
+    run: Function, tensors: Sequence[Optional[Tensor]], rows: int, options: Dict[str, Any]
 ) -> Any:
-    """Run a kernel on blocks of near-equal size of its first tensors, which have a row a token."""
+    """Run a function on blocks, of near-equal size, of the tensors that have a row a token."""
     votes = cast(Tensor, tensors[0])
     count = votes.size(0)
     blocks = min(count, math.ceil(votes.numel() / BLOCK_SIZE))

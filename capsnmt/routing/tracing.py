@@ -1,14 +1,11 @@
-"""What only makes a CPU fast: one file each, with torch alone. docs/cpu.md says what each is for.
-
-A GPU and a graph that torch records run as if this folder did not exist.
-"""
+"""What torch must see: the one question that whatever replaces its operations asks first."""
 
 from __future__ import annotations
 
 from typing import Optional, Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd import forward_ad
 
 
@@ -24,14 +21,25 @@ def is_traced() -> bool:
 
 
 def is_followed(tensors: Sequence[Optional[Tensor]]) -> bool:
-    """Return whether torch must see each operation on tensors, which may have no memory.
+    """Return whether torch must see each operation on tensors: nothing may take its place.
 
-    For ``torch.func``, such as ``vmap``, for batches of gradients, forward differentiation and
-    ``make_fx``.
+    It is so while torch records them (:func:`is_traced`), in ``torch.func``, such as ``vmap``, in
+    batches of gradients, forward differentiation and ``make_fx``, and for tensors that have no
+    memory, such as fake ones, or a class of their own.
     """
-    wraps, has_memory = torch._C._functorch.is_functorch_wrapped_tensor, torch._C._has_storage
+    if is_traced():
+        return True
+    functorch, mode = torch._C._functorch, torch._C._TorchDispatchModeKey
     return (
         forward_ad._current_level >= 0
-        or torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.PROXY) is not None
-        or any(x is not None and (wraps(x) or not has_memory(x)) for x in tensors)
+        or torch._C._are_functorch_transforms_active()
+        or torch._C._get_dispatch_mode(mode.PROXY) is not None
+        or torch._C._get_dispatch_mode(mode.FAKE) is not None
+        or any(
+            type(x) not in (Tensor, nn.Parameter)
+            or functorch.is_functorch_wrapped_tensor(x)
+            or not torch._C._has_storage(x)
+            for x in tensors
+            if x is not None
+        )
     )

@@ -88,3 +88,13 @@ def test_a_function_imports_what_is_above_its_package() -> None:
 def test_the_table_has_every_package() -> None:
     folders = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
     assert folders <= packages().keys()
+
+
+def test_nothing_but_the_plugin_imports_what_only_makes_it_faster() -> None:
+    importers = {
+        package
+        for package in packages()
+        for path in modules_of(package)
+        if "fast" in imported(path, late=True)
+    }
+    assert importers == {"fast", "plugin"}

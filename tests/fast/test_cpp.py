@@ -14,14 +14,13 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from capsnmt import routing
 from capsnmt.fast.cpp import build
-from capsnmt.fast.cpp.routing import KERNELS
 from capsnmt.routing import backend
 from tests.interpreter import ran
-from tests.routing.operators import OPERATORS, random, run_with_gradient
+from tests.routing.operators import OPERATORS, kernels_of, random, run_with_gradient
 
-OBSTACLE = backend.cpp_obstacle("cpu")
+OBSTACLE = backend.backend_obstacle("cpp", "cpu")
 pytestmark = pytest.mark.skipif(bool(OBSTACLE), reason=f"NOT TESTED: backend 'cpp' {OBSTACLE}")
-COVERED = [name for name in OPERATORS if name.split(",")[0] in KERNELS]
+COVERED = [name for name in OPERATORS if name.split(",")[0] in kernels_of("cpp")]
 EM = "em_routing, activation of pairs"
 
 

@@ -12,14 +12,13 @@ import pytest
 import torch
 
 from capsnmt import routing
-from capsnmt.fast.cpp import routing as cpp
-from capsnmt.fast.triton import launch as fused
+from capsnmt.fast.triton.launch import triton_obstacle
 from capsnmt.routing import backend
 from tests.counting import kept
-from tests.routing.operators import OPERATORS, betas, random
+from tests.routing.operators import OPERATORS, betas, kernels_of, random
 from tests.routing.test_numbers import EXTREMES, assert_finite
 
-INTERPRETED = backend.triton_obstacle("cpu") is None
+INTERPRETED = triton_obstacle("cpu") is None
 GPU = torch.cuda.is_available()
 DEVICE = "cuda" if GPU and not INTERPRETED else "cpu"
 BACKEND = "triton" if GPU or INTERPRETED else "cpp"
@@ -30,7 +29,6 @@ if DEVICE == "cuda":
 if INTERPRETED:
     from . import memory_accesses
 
-KERNELS_OF = cpp.KERNELS if BACKEND == "cpp" else fused.KERNELS
 LOW = [torch.bfloat16] if BACKEND == "cpp" else [torch.float16, torch.bfloat16]
 FUSED = {
     "dynamic_routing": routing.dynamic_routing,  # both results
@@ -45,7 +43,7 @@ FUSED = {
             "em_routing, activation of pairs",
             "vertical_routing, masked",
         )
-        if name.split(",")[0] in KERNELS_OF
+        if name.split(",")[0] in kernels_of(BACKEND)
     },
 }
 # The time of the backward pass in the interpreter grows as tokens x T^2, hardly with the others.

@@ -19,12 +19,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from capsnmt.fast.triton.launch import KERNELS
-from capsnmt.routing import backend
+from capsnmt.fast.triton.launch import INTERPRETER_FLAG, triton_obstacle
 from tests.interpreter import ran
+from tests.routing.operators import kernels_of
 
 TESTS = Path(__file__).with_name("test_kernels.py")
-OBSTACLE = backend.triton_obstacle("cuda")
+OBSTACLE = triton_obstacle("cuda")
 pytestmark = pytest.mark.skipif(bool(OBSTACLE), reason=f"backend 'triton' {OBSTACLE}")
 
 
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.skipif(bool(OBSTACLE), reason=f"backend 'triton' {OBSTA
 )
 def test_kernels_in_the_interpreter(chosen):
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "0"]
-    result = ran([*command, TESTS, "-m", chosen], **{backend.INTERPRETER_FLAG: "1"})
+    result = ran([*command, TESTS, "-m", chosen], **{INTERPRETER_FLAG: "1"})
     assert result.returncode == 0, result.stdout[-4000:] + result.stderr[-2000:]
     assert " passed" in result.stdout
     assert " skipped" not in result.stdout
@@ -140,8 +140,9 @@ def call(case: Case) -> None:
         inputs += masks if "masks" in case.options else [None, None]
     if "logits" in case.options:
         gradients.append(empty(TOKENS, I, N))
-    KERNELS[case.operator].forward(*inputs, **settings)
-    KERNELS[case.operator].backward(gradients, *inputs, **settings)
+    kernel = kernels_of("triton")[case.operator]
+    kernel.forward(*inputs, **settings)
+    kernel.backward(gradients, *inputs, **settings)
 
 
 def resources(kernel: Any) -> Tuple[int, int]:

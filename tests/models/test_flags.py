@@ -13,6 +13,7 @@ from fairseq.models import ARCH_CONFIG_REGISTRY
 from omegaconf import OmegaConf
 
 from capsnmt.cli import ConfigurationError
+from capsnmt.fast.triton import launch
 from capsnmt.models import compilation
 from capsnmt.models.config import defaults
 from capsnmt.models.switches import flag
@@ -278,7 +279,7 @@ REFUSED = {
 def test_it_is_refused_in_training_only(flags: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (backend, compilation):
         monkeypatch.setattr(module, "compile_obstacle", lambda device_type: "needs a compiler")
-    monkeypatch.setattr(backend, "triton_obstacle", lambda device_type: "needs a GPU")
+    monkeypatch.setattr(launch, "triton_obstacle", lambda device_type: "needs a GPU")
     model = build("capsnmt_transformer", *flags.split())
     with pytest.raises(ConfigurationError, match=REFUSED[flags]):
         model.train()

@@ -18,6 +18,7 @@ from capsnmt.modules.attention import Attention
 from capsnmt.modules.head_aggregation import HeadGate
 from capsnmt.modules.masks import additive_mask
 from capsnmt.modules.multi_layer_attention import VARIANTS
+from capsnmt.modules.shortcuts import SHORTCUTS
 from tests.modules.attention_oracle import (
     ATTENTIONS,
     FUTURE,
@@ -69,8 +70,8 @@ def test_output_weights_and_gradients_equal_the_loops(
     module, query, memory = make()
     given = query, memory, memory, PADDINGS[side]
     expected, expected_weights, *_ = oracle(module, query, memory, PADDINGS[side])
-    for up_to in (LENGTH - 1, LENGTH):  # torch's fused function, and probabilities
-        monkeypatch.setattr("capsnmt.fast.attention.PLAIN_UP_TO", up_to)
+    for products in (False, True):  # torch's fused function, and probabilities
+        monkeypatch.setattr(SHORTCUTS, "products_are_faster", lambda q, k, chosen=products: chosen)
         output, none = module.train()(*given, need_weights=False)
         assert none is None
         assert_same(output, expected, module, query, memory)
@@ -199,7 +200,7 @@ def test_attention_dropout_drops_in_training_only(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # or short sentences never meet torch's fused function
-    monkeypatch.setattr("capsnmt.fast.attention.PLAIN_UP_TO", 0)
+    monkeypatch.setattr(SHORTCUTS, "products_are_faster", lambda q, k: False)
     module, query, memory = attention(name, dropout=0.5)
     for training in (False, True):
         module.train(training)

@@ -15,6 +15,7 @@ from capsnmt.modules.disagreement import (
     mean_overlap,
     record_disagreement,
 )
+from capsnmt.modules.shortcuts import SHORTCUTS
 from tests.counting import Operations
 from tests.modules.attention_oracle import (
     ATTENTIONS,
@@ -93,7 +94,7 @@ def test_no_attention_matrix_is_built_unless_position_asks(
     terms: Tuple[str, ...], role: str, matrices: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # a short sentence would have one for speed
-    monkeypatch.setattr("capsnmt.fast.attention.PLAIN_UP_TO", 0)
+    monkeypatch.setattr(SHORTCUTS, "products_are_faster", lambda q, k: False)
     with record_disagreement(terms, ["dec-self"]), Operations() as operations:
         attend(role)
     assert operations.count("_softmax") == matrices

@@ -8,6 +8,7 @@ from __future__ import annotations
 import torch
 
 from capsnmt import routing
+from capsnmt.routing.backend import add_kernels
 
 
 def fixed(*shape: int) -> torch.Tensor:
@@ -51,6 +52,18 @@ def masked_cube(operator):
         return result[0] if isinstance(result, tuple) else result
 
     return run
+
+
+def kernels_of(backend):
+    """The kernels that have been added for a backend, by the name of their operator."""
+    add_kernels()
+    plain = (routing.dynamic, routing.em, routing.inverted, routing.simple, routing.vertical)
+    return {
+        module.OPERATOR.name: kernel
+        for module in plain
+        for kernel in module.OPERATOR.kernels
+        if kernel.backend == backend
+    }
 
 
 EXPORTED = [name for name in routing.__all__ if name.endswith("_routing")]

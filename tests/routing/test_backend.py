@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import functools
 import warnings
-from types import SimpleNamespace
 
 import pytest
 import torch
 
 from capsnmt import routing
-from capsnmt.fast.triton import launch as fused
 from capsnmt.routing import backend, operator, simple
 from tests.counting import kept
 from tests.support import needs_compiler
@@ -30,10 +28,10 @@ def compilations(monkeypatch):
 
         return run
 
-    monkeypatch.setattr(operator, "compiled_kernel", record)
+    monkeypatch.setattr(operator, "compiled_function", record)
     for module in (backend, operator):
         monkeypatch.setattr(module, "compile_obstacle", lambda device_type: None)
-    monkeypatch.setattr(operator, "takes_cpp", lambda name, votes: False)
+    monkeypatch.setattr(simple.OPERATOR, "kernels", [])
     monkeypatch.setattr(operator, "_failed", set())
     monkeypatch.setattr(operator, "COMPILE_MINIMUM", 24)
     return calls
@@ -70,7 +68,7 @@ def fail(*tensors, **options):
 def test_what_does_not_compile_is_an_error_and_auto_falls_back_with_one_warning(
     compilations, monkeypatch
 ):
-    monkeypatch.setattr(operator, "compiled_kernel", lambda kernel: fail)
+    monkeypatch.setattr(operator, "compiled_function", lambda kernel: fail)
     votes = random(2, 3, 4, 1)
     with pytest.warns(UserWarning, match=r"'compiled' failed on simple_kernel \(no compiler\)"):
         result = train(votes)
@@ -80,24 +78,6 @@ def test_what_does_not_compile_is_an_error_and_auto_falls_back_with_one_warning(
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert torch.equal(result, train(votes))
-
-
-@pytest.mark.parametrize("votes", [random(4, 8, 512, 1).double(), random(4, 9, 513, 3)])
-def test_what_the_fused_kernels_do_not_cover_runs_without_them(votes, monkeypatch):
-    """Numbers of fp64, and more than 32,768 votes a token: 16 x 1,024 x 4, padded."""
-    monkeypatch.setattr(backend, "triton_obstacle", lambda device_type: None)
-    found = routing.simple_routing(votes, 2, backend="triton")
-    assert torch.equal(found, routing.simple_routing(votes, 2, backend="eager"))
-
-
-def test_a_fused_kernel_that_fails_is_one_line_with_the_fix(monkeypatch):
-    """The forward kernel may build and the backward kernel may not."""
-    monkeypatch.setattr(backend, "triton_obstacle", lambda device_type: None)
-    for forward, part in ((fail, "simple_kernel"), (simple.OPERATOR.precise, "the gradient")):
-        launchers = SimpleNamespace(forward=forward, backward=fail)
-        monkeypatch.setattr(fused.FusedKernel, "launch", lambda self, chosen=launchers: chosen)
-        with pytest.raises(RuntimeError, match=rf"on {part} \(no compiler\); use auto or eager"):
-            train(random(2, 3, 4, 2), backend="triton").sum().backward()
 
 
 @pytest.mark.parametrize("rows", [1, 5])
@@ -142,7 +122,7 @@ def counters(monkeypatch):
     def traced(kernel):
         return torch.compile(kernel, dynamic=True, fullgraph=True, backend="aot_eager")
 
-    monkeypatch.setattr(operator, "compiled_kernel", functools.cache(traced))
+    monkeypatch.setattr(operator, "compiled_function", functools.cache(traced))
     torch.compiler.reset()
     torch._dynamo.utils.counters.clear()
     yield torch._dynamo.utils.counters

@@ -6,9 +6,8 @@ import pytest
 import torch
 
 from capsnmt import routing
-from capsnmt.fast.cpp.routing import KERNELS
 
-from .operators import NAMES, OPERATORS, betas, random, run_with_gradient
+from .operators import NAMES, OPERATORS, betas, kernels_of, random, run_with_gradient
 
 SHAPES = [(2, 3, 4, 1), (2, 1, 1, 1), (2, 2, 2, 128)]
 EXTREMES = {
@@ -34,7 +33,7 @@ RUN = [
     (name, backend)
     for name in OPERATORS
     for backend in ("eager", "auto")
-    if backend == "eager" or name.split(",")[0] in KERNELS
+    if backend == "eager" or name.split(",")[0] in kernels_of("cpp")
 ]
 
 

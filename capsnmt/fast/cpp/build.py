@@ -11,14 +11,13 @@ import ctypes
 import functools
 import hashlib
 import os
-import shutil
 import subprocess
 import tempfile
 import warnings
 from pathlib import Path
-from typing import List, Optional, Sequence
+from typing import Optional, Sequence
 
-NO_COMPILER = "needs a C++ compiler (g++, clang++ or CXX), and none is on the PATH"
+from capsnmt.routing.backend import NO_COMPILER, compiler
 
 HERE = Path(__file__).parent
 
@@ -29,14 +28,6 @@ FLAGS = (
     *("-fno-math-errno", "-fno-trapping-math", "-fno-signed-zeros"),
     *("-fno-exceptions", "-fno-rtti", "-fopenmp", "-fPIC", "-shared"),
 )
-
-
-def compiler() -> Optional[List[str]]:
-    """Return the command of the C++ compiler: CXX, g++ or clang++; None if there is none."""
-    for command in (os.environ.get("CXX", "").split(), ["g++"], ["clang++"]):
-        if command and shutil.which(command[0]):
-            return command
-    return None
 
 
 @functools.cache

@@ -5,38 +5,48 @@ output capsule and the E-step read the votes of all inputs once. **D**: nothing 
 backward pass but the inputs. It routes a token again, keeps the coefficients of each iteration in
 the cache, and walks back over them.
 
-The source is C++ without a header of torch; :mod:`.build` compiles it at first use.
+The source is C++ without a header of torch; :mod:`.build` compiles it at first use. fp32 and bf16
+votes in the memory of a CPU are covered.
 """
 
 from __future__ import annotations
 
 import ctypes
-from typing import Any, Dict, NamedTuple, Optional, Sequence, Tuple, Union
+from dataclasses import dataclass
+from typing import Any, Dict, Optional, Sequence, Tuple, Union, cast
 
 import torch
 from torch import Tensor
 
+from capsnmt.routing import dynamic, em, inverted, simple
+from capsnmt.routing.backend import Tensors
+from capsnmt.routing.operator import Operator
 from capsnmt.routing.tracing import is_followed
 
-from .build import library
-
-Tensors = Sequence[Optional[Tensor]]
+from . import build
 
 
-def covers(votes: Tensor, *others: Optional[Tensor]) -> bool:
-    """Return whether the kernels route these votes: fp32 or bf16 in the memory of a CPU."""
-    # a fake tensor has no memory
-    plain = type(votes) in (Tensor, torch.nn.Parameter) and not is_followed((votes, *others))
-    return plain and votes.device.type == "cpu" and votes.dtype in (torch.float32, torch.bfloat16)
-
-
-class CppKernel(NamedTuple):
+@dataclass(frozen=True)
+class CppKernel:
     """A forward and a backward kernel: their name in C++, and what they read and return."""
 
     name: str
     inputs: Tuple[str, ...]
     results: Tuple[str, ...] = ("capsules",)
     normalise: bool = False
+    backend: str = "cpp"
+
+    def covers(self, tensors: Tensors) -> bool:
+        """Return whether it routes these votes; the first call builds it, or warns."""
+        votes = cast(Tensor, tensors[0])
+        of_cpu = votes.device.type == "cpu" and votes.dtype in (torch.float32, torch.bfloat16)
+        return of_cpu and not is_followed(tensors) and build.is_built("routing")
+
+    def obstacle(self, device_type: str) -> Optional[str]:
+        """Return why it cannot run here on this device type, None if it can."""
+        if device_type != "cpu":
+            return f"needs a CPU, not device type {device_type}"
+        return build.obstacle("routing")
 
     def forward(
         self, votes: Tensor, *inputs: Optional[Tensor], **options: Any
@@ -64,14 +74,15 @@ class CppKernel(NamedTuple):
         return [g if g is None or x is None else g.to(x.dtype) for g, x in zip(found, inputs)]
 
 
-KERNELS = {
-    "em_routing": CppKernel("em", ("votes", "activation", "beta_a", "beta_u")),
-    "simple_routing": CppKernel("agreement", ("votes",), normalise=True),
-    "inverted_routing": CppKernel("inverted", ("votes",)),
-    "dynamic_routing": CppKernel(
-        "agreement", ("votes", "input_mask", "output_mask"), ("capsules", "logits")
+KERNELS: Sequence[Tuple[Operator, CppKernel]] = (
+    (em.OPERATOR, CppKernel("em", ("votes", "activation", "beta_a", "beta_u"))),
+    (simple.OPERATOR, CppKernel("agreement", ("votes",), normalise=True)),
+    (inverted.OPERATOR, CppKernel("inverted", ("votes",))),
+    (
+        dynamic.OPERATOR,
+        CppKernel("agreement", ("votes", "input_mask", "output_mask"), ("capsules", "logits")),
     ),
-}
+)
 
 
 class Call(ctypes.Structure):
@@ -116,5 +127,5 @@ def run(
         normalise=kernel.normalise,
         threads=torch.get_num_threads(),
     )
-    if getattr(library(), f"{kernel.name}_{direction}")(ctypes.byref(call)):
+    if getattr(build.library("routing"), f"{kernel.name}_{direction}")(ctypes.byref(call)):
         raise MemoryError(f"no memory to route votes of {list(votes.shape)}")

@@ -10,7 +10,6 @@ import torch.nn.functional as F
 from fairseq.models.transformer import TransformerDecoderBase, TransformerModelBase
 from fairseq.modules.transformer_layer import TransformerDecoderLayerBase
 from torch import Tensor, nn
-from torch.nn.modules.module import _global_forward_hooks, _global_forward_pre_hooks
 
 from capsnmt.fast.linear import PreparedLinear, numbers_of
 from capsnmt.fast.search.decoding import attend
@@ -18,6 +17,7 @@ from capsnmt.models.attention import PROJECTIONS, HostedAttention
 from capsnmt.models.decoder import TransformerDecoder
 from capsnmt.models.dropout import RetainedDropout
 from capsnmt.models.layers import HostLayer, TransformerDecoderLayer
+from capsnmt.models.overrides import PROBABILITIES, hooked, inherits
 from capsnmt.modules.masks import additive_padding
 from capsnmt.modules.observation import open_observer
 
@@ -25,7 +25,6 @@ KeysValues = Tuple[Tensor, Tensor]  # [B, H, T, d_h] each
 
 FIRST_SLOTS = 64
 MAPS = (nn.Linear, PreparedLinear)
-PROBABILITIES = ("get_normalized_probs", "get_normalized_probs_scriptable")
 # what a Transformer consists of, in fairseq's names
 DECODER_PARTS = {
     *("version", "embed_tokens", "embed_positions", "layernorm_embedding"),
@@ -72,23 +71,11 @@ def watched(module: nn.Module) -> bool:
     return retained or any(hasattr(type(module), name) for name in own)
 
 
-def hooked(module: nn.Module) -> bool:
-    """Return whether a hook waits for the passes of a module: its own or one of all modules."""
-    of_all = _global_forward_hooks or _global_forward_pre_hooks
-    return bool(module._forward_hooks or module._forward_pre_hooks or of_all)
-
-
 def parts(module: nn.Module) -> Set[str]:
     """Return the names of a module's own parts, without dropout, which does nothing here."""
     own = {**module._modules, **module._parameters, **module._buffers}
     dropped = (type(None), RetainedDropout)
     return {name for name, part in own.items() if type(part) not in dropped}
-
-
-def inherits(module: nn.Module, base: type, *methods: str) -> bool:
-    """Return whether a module has these methods from a class, and nothing overrides them."""
-    found = ((getattr(module, name), getattr(base, name)) for name in methods)
-    return all(getattr(own, "__func__", None) is inherited for own, inherited in found)
 
 
 def plain_layer(layer: nn.Module) -> bool:

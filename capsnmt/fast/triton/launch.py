@@ -1,27 +1,35 @@
-"""Fused routing: one Triton kernel per direction reads the votes once and writes its result once.
+"""Routing on a GPU: a Triton kernel a direction reads the votes once and writes its result once.
 
 One program routes one token. Its votes, I x N x D, are a tile in registers, on which all iterations
 run in fp32. **D**: nothing is stored for the backward pass but the inputs. The backward kernel
 routes again up to each iteration, from the last to the first, in O(T^2) arithmetic on the tile.
 
-This file imports torch only. Triton is imported by the first fused call.
+This file imports torch only. Triton is imported by the first call.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib
+import importlib.util
 import math
-from typing import Any, List, NamedTuple, Optional, Sequence
+import os
+from dataclasses import dataclass
+from typing import Any, List, Optional, Sequence, Tuple, cast
 
 import torch
 from torch import Tensor
+from torch.torch_version import TorchVersion
 
-from capsnmt.routing.backend import explained
+from capsnmt.routing import dynamic, em, inverted, simple, vertical
+from capsnmt.routing.backend import Tensors, explained
+from capsnmt.routing.operator import Operator
+from capsnmt.routing.tracing import is_followed
 
-Tensors = Sequence[Optional[Tensor]]
-
+OLDEST_TRITON = "3.3"
+INTERPRETER_FLAG = "TRITON_INTERPRET"  # Triton's own: kernels run as numpy code, on a CPU
 MAXIMUM_TILE = 2**15
-"""Most votes of a token, padded, for which a fused kernel is used: more do not fit in registers."""
+"""Most votes of a token, padded, for which a kernel is used: more do not fit in registers."""
 
 
 def threads_of(tile: int) -> int:
@@ -39,17 +47,41 @@ def padded(size: int) -> int:
 
 
 def fits(votes: Tensor) -> bool:
-    """Return whether the fused kernels route these votes: neither fp64 nor large tiles."""
+    """Return whether the kernels route these votes: neither fp64 nor large tiles."""
     tile = math.prod(padded(size) for size in votes.shape[1:])
     return votes.dtype != torch.float64 and tile <= MAXIMUM_TILE
 
 
-class FusedKernel(NamedTuple):
+@functools.cache
+def triton_obstacle(device_type: str) -> Optional[str]:
+    """Return why Triton kernels cannot run here on this device type, None if they can."""
+    if importlib.util.find_spec("triton") is None:
+        return f"needs triton >= {OLDEST_TRITON}, and it is not installed"
+    version = importlib.import_module("triton").__version__
+    if TorchVersion(version) < OLDEST_TRITON:
+        return f"needs triton >= {OLDEST_TRITON}, and this is {version}"
+    interpreting = os.environ.get(INTERPRETER_FLAG, "0") not in ("", "0")
+    if device_type != "cuda" and not (device_type == "cpu" and interpreting):
+        return f"needs a GPU, not device type {device_type}"
+    return None
+
+
+@dataclass(frozen=True)
+class TritonKernel:
     """A forward and a backward kernel in a module of this package, which imports Triton."""
 
     kernel: str
     module: str
     launcher: str
+    backend: str = "triton"
+
+    def covers(self, tensors: Tensors) -> bool:
+        """Return whether it routes these votes."""
+        return fits(cast(Tensor, tensors[0])) and not is_followed(tensors)
+
+    def obstacle(self, device_type: str) -> Optional[str]:
+        """Return why it cannot run here on this device type, None if it can."""
+        return triton_obstacle(device_type)
 
     def launch(self) -> Any:
         """Return the object whose methods ``forward`` and ``backward`` launch the kernels."""
@@ -69,13 +101,13 @@ class FusedKernel(NamedTuple):
         return gradients
 
 
-KERNELS = {
-    "em_routing": FusedKernel("em_kernel", "em", "EM"),
-    "simple_routing": FusedKernel("simple_kernel", "agreement", "SIMPLE"),
-    "inverted_routing": FusedKernel("inverted_kernel", "agreement", "INVERTED"),
-    "dynamic_routing": FusedKernel("dynamic_kernel", "agreement", "DYNAMIC"),
-    "vertical_routing": FusedKernel("vertical_kernel", "agreement", "VERTICAL"),
-}
+KERNELS: Sequence[Tuple[Operator, TritonKernel]] = (
+    (em.OPERATOR, TritonKernel("em_kernel", "em", "EM")),
+    (simple.OPERATOR, TritonKernel("simple_kernel", "agreement", "SIMPLE")),
+    (inverted.OPERATOR, TritonKernel("inverted_kernel", "agreement", "INVERTED")),
+    (dynamic.OPERATOR, TritonKernel("dynamic_kernel", "agreement", "DYNAMIC")),
+    (vertical.OPERATOR, TritonKernel("vertical_kernel", "agreement", "VERTICAL")),
+)
 
 
 def contiguous(tensors: Tensors) -> List[Optional[Tensor]]:

@@ -6,8 +6,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from capsnmt.fast.dropout import Dropout, random_numbers
+from capsnmt.fast.dropout import random_numbers
 from capsnmt.models.dropout import RetainedDropout
+from capsnmt.modules.dropout import Dropout
 from tests.counting import kept
 
 FEATURES = 200_000
