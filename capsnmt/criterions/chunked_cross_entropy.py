@@ -25,6 +25,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from capsnmt.routing.numerics import without_autocast
+
 MULTIPLE = 64
 """In half precision a CPU scores a multiple of this many tokens."""
 
@@ -112,7 +114,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         count_correct: bool,
         gradients: bool,
     ) -> Tuple[Tensor, Tensor, Tensor]:
-        with torch.autocast(features.device.type, enabled=False):
+        with without_autocast(features.device):
             chunks = _Chunks(features.to(precision), weight.to(precision), epsilon, chunk_tokens)
             if gradients:
                 chunks.prepare_gradients(features, *ctx.needs_input_grad[:2])

@@ -99,6 +99,8 @@ def obstacle(model: nn.Module) -> Optional[str]:
         return "it has an adaptive softmax"
     if type(projection) is not nn.Linear or projection.bias is not None or hooked(projection):
         return "its output projection is not a plain matrix"
+    if hooked(inner) or hooked(decoder):
+        return "a hook waits for the output of the model or its decoder"
     if finds_unused(model) and projection.weight is not decoder.embed_tokens.weight:
         # the forward pass does not use the projection
         return "--find-unused-parameters needs --share-decoder-input-output-embed"

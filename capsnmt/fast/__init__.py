@@ -39,9 +39,10 @@ def install_in_host() -> None:
     install()
     if os.environ.get(SWITCH) == "0":
         return
-    from capsnmt.fast import linear
+    from capsnmt.fast import derived, linear
     from capsnmt.fast.search.generator import generate_faster
     from capsnmt.models.inference import PREPARATIONS
 
+    derived.count_updates_of_optimizers()
     PREPARATIONS.append(linear.prepare)
     generate_faster()

@@ -235,6 +235,8 @@ class Adam(torch.optim.Optimizer):
             self.state[p].update(step=step, exp_avg=pair[0], exp_avg_sq=pair[1])
             if q is not p:
                 p.copy_(q)
+            elif fused:  # torch's kernel does not say that it writes
+                torch.autograd.graph.increment_version(p)
 
 
 # fairseq registers no two classes of one name, and resumes if the name is that in the checkpoint.

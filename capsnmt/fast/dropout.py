@@ -50,11 +50,11 @@ class Dropped(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> Tuple[Tensor, None]:
         """Return the gradient of the same features, scaled in the same way."""
         (kept,) = ctx.saved_tensors
-        return kept.to(gradients[0].dtype).mul_(gradients[0]).mul_(ctx.scale), None
+        return (kept.to(gradients[0].dtype) * gradients[0]).mul_(ctx.scale), None
 
 
 def random_numbers(x: Tensor) -> Tensor:
     """Return a random 16-bit integer for each element of ``x``, of all values equally likely."""
-    words = torch.empty(-(-x.numel() // 4), dtype=torch.int64)
+    words = torch.empty(-(-x.numel() // 4), dtype=torch.int64, device=x.device)
     lowest = torch.iinfo(torch.int64).min
     return words.random_(lowest, None).view(torch.int16)[: x.numel()].view(x.shape)

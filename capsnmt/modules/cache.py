@@ -71,4 +71,4 @@ def sentence_order(new_order: Tensor, beam: int) -> Tensor:
 
 def stays(order: Tensor, rows: int) -> bool:
     """Return whether an order of so many rows is theirs; a GPU, which must wait, does not look."""
-    return order.device.type == "cpu" and torch.equal(order, torch.arange(rows))
+    return order.device.type == "cpu" and torch.equal(order, torch.arange(rows, device="cpu"))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Optional
+from contextlib import nullcontext
+from typing import Any, ContextManager, Optional
 
 import torch
 from torch import Tensor
@@ -48,6 +49,10 @@ class _BoundGradient(torch.autograd.Function):
         bound = torch.finfo(gradient.dtype).max ** 0.25
         return gradient.clamp(-bound, bound)
 
+    @staticmethod
+    def jvp(ctx: Any, tangent: Tensor) -> Tensor:
+        return tangent.view_as(tangent)
+
 
 def bound_gradient(x: Tensor) -> Tensor:
     """Return x; bound each element of its gradient by 4e9 (fp32; fp64: 1e77) (**D**).
@@ -64,6 +69,24 @@ def bound_gradient(x: Tensor) -> Tensor:
 def compute_dtype(votes: Tensor) -> torch.dtype:
     """Return the dtype of the inner arithmetic: fp64 for fp64 votes, else fp32."""
     return torch.promote_types(votes.dtype, torch.float32)
+
+
+def rounded(result: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return a result in the dtype of the votes; in fp16 logits beyond its range are its largest.
+
+    Votes of 1e4 agree with their capsule by up to 1e4 sqrt(D) in each iteration (**D**).
+    """
+    if dtype == torch.float16:
+        bound = torch.finfo(dtype).max
+        result = result.clamp(-bound, bound)
+    return result.to(dtype)
+
+
+def without_autocast(device: torch.device) -> ContextManager[Any]:
+    """Return a context without autocast, which not every device has, such as ``meta``."""
+    if device.type == "meta":
+        return nullcontext()
+    return torch.autocast(device.type, enabled=False)
 
 
 def sum_over_inputs(weights: Tensor, votes: Tensor) -> Tensor:

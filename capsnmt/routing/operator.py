@@ -25,7 +25,7 @@ from .backend import (
 )
 from .checks import check_iterations
 from .inputs_kept import keep_inputs
-from .numerics import compute_dtype
+from .numerics import compute_dtype, rounded, without_autocast
 from .recording import append_record, is_recording
 from .tracing import is_traced
 
@@ -155,11 +155,11 @@ def full_precision(function: Function) -> Function:
         def widen(tensor: Optional[Tensor]) -> Optional[Tensor]:
             return tensor if tensor is None or tensor.dtype == torch.bool else tensor.to(dtype)
 
-        with torch.autocast(votes.device.type, enabled=False):
+        with without_autocast(votes.device):
             results = function(widen(votes), *[widen(tensor) for tensor in tensors], **options)
         if isinstance(results, tuple):
-            return tuple(result.to(votes.dtype) for result in results)
-        return results.to(votes.dtype)
+            return tuple(rounded(result, votes.dtype) for result in results)
+        return rounded(results, votes.dtype)
 
     # torch.compile limits the variants of a code object, which all operators would share.
     own = cast(FunctionType, wrapped)

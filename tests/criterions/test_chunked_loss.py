@@ -295,6 +295,17 @@ def watched(model: nn.Module) -> None:
     model.decoder.output_projection.register_forward_hook(lambda *all: 2 * all[-1])
 
 
+def hooked(path: str) -> Callable[[nn.Module], None]:
+    """Return a change that doubles the output of the model or a part by a hook."""
+
+    def change(model: nn.Module) -> None:
+        model.get_submodule(path).register_forward_hook(
+            lambda _, __, output: (2 * output[0], *output[1:])
+        )
+
+    return change
+
+
 def sharper(model: nn.Module) -> None:
     def sharpened(self: Any, output: Any, *args: Any, **settings: Any) -> Any:
         return original(self, (2 * output[0], *output[1:]), *args, **settings)
@@ -324,6 +335,8 @@ def doubling(path: str) -> Callable[[nn.Module], None]:
     [
         (biased, "its output projection is not a plain matrix"),
         (watched, "its output projection is not a plain matrix"),
+        (hooked(""), "a hook waits for the output of the model or its decoder"),
+        (hooked("decoder"), "a hook waits for the output of the model or its decoder"),
         (sharper, "Sharper is not fairseq's Transformer or a model of capsnmt"),
         (doubling(""), "Double is not fairseq's Transformer or a model of capsnmt"),
         (doubling("decoder"), "Double is not the decoder of fairseq's Transformer or of capsnmt"),

@@ -2,15 +2,227 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
+from argparse import Namespace
 from types import SimpleNamespace
+from typing import Any, Callable, Dict, Iterator
 
 import pytest
 import torch
+import torch.nn.functional as F
+from fairseq.dataclass.configs import GenerationConfig
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.optim import build_optimizer
+from fairseq.tasks import FairseqTask
+from torch import Tensor, nn
+from torch.autograd import forward_ad
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from capsnmt import routing
+from capsnmt.fast.linear import PreparedLinear
 from capsnmt.fast.triton import launch
+from capsnmt.modules import Attention, CapsuleAttention, HeadRouting, LayerRouting
+from capsnmt.modules.algorithms import OF_HEADS, OF_LAYERS
+from capsnmt.modules.dropout import Dropout
+from capsnmt.modules.layer_aggregation import (
+    CONNECTIONS,
+    POSITION_WISE,
+    layer_aggregation,
+    layer_connection,
+)
+from capsnmt.modules.shortcuts import SHORTCUTS
 from capsnmt.routing import simple
+from tests.fast.test_generator import SOURCES, TRANSLATION, prepared, scores_of
+from tests.models.test_search import assert_same_hypotheses
 from tests.routing.operators import random
+from tests.support import encoder_input, parse
+
+D, LAYERS = 8, 3
+SOURCE = encoder_input(SOURCES)
+X = random(2, 4, 3, D)  # two inputs of 4 positions of 3 sentences
+OPERATORS = [
+    getattr(routing, name).OPERATOR
+    for name in ("dynamic", "em", "horizontal", "inverted", "simple", "vertical")
+]
+
+
+@contextlib.contextmanager
+def plain_torch() -> Iterator[None]:
+    """Everything that has been added is taken away; torch's fused attention has no jvp."""
+    with pytest.MonkeyPatch.context() as patch:
+        for operator in OPERATORS:
+            patch.setattr(operator, "kernels", [])
+        patch.setattr(SHORTCUTS, "dropout", F.dropout)
+        patch.setattr(SHORTCUTS, "products_are_faster", lambda q, k: True)
+        patch.setattr(PreparedLinear, "forward", nn.Linear.forward)
+        yield
+
+
+class Layers(nn.Module):
+    """An aggregation or connection as a function of one tensor, of which it makes the layers."""
+
+    def __init__(self, module: nn.Module, connects: bool = False) -> None:
+        super().__init__()
+        self.module, self.connects = module, connects
+
+    def forward(self, x: Tensor) -> Tensor:
+        states = [x * (1 + 0.3 * number) for number in range(LAYERS)]
+        if not self.connects:
+            return self.module(states)
+        below = [x]
+        for state in states:
+            x = self.module.follow(x + state.tanh(), below)
+        return x
+
+
+class First(nn.Module):
+    """The first result of a module."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.module(x)[0]
+
+
+def prepared_linear() -> nn.Module:
+    """A map whose matrix is packed, between maps to its width and back."""
+    module = nn.Sequential(nn.Linear(D, 512), nn.Linear(512, 512), nn.Linear(512, D))
+    for each in module:
+        each.__class__ = PreparedLinear
+    return module
+
+
+MODULES: Dict[str, Callable[[], nn.Module]] = {
+    **{f"heads, {name}": lambda name=name: HeadRouting(D, 2, name) for name in OF_HEADS},
+    **{
+        f"layers, {name}": lambda name=name: Layers(layer_aggregation(name, D, LAYERS, 16))
+        for name in POSITION_WISE
+        if name not in OF_LAYERS
+    },
+    **{f"layers, {n}": lambda n=n: Layers(LayerRouting(D, LAYERS, n)) for n in OF_LAYERS},
+    **{
+        name: lambda name=name: Layers(layer_connection(name, D, LAYERS, False), connects=True)
+        for name in CONNECTIONS
+        if name != "attention-residuals"
+    },
+    "attention": lambda: First(Attention(D, 2)),
+    "vertical": lambda: First(CapsuleAttention(D, 2, vertical=True)),
+    "horizontal": lambda: First(CapsuleAttention(D, 2, horizontal=True)),
+    "dropout": lambda: nn.Sequential(nn.Linear(D, D), Dropout(0.3)),
+    "prepared maps": prepared_linear,
+}
+
+
+def forward_mode(module: nn.Module) -> Tensor:
+    with torch.no_grad(), forward_ad.dual_level():
+        return forward_ad.unpack_dual(module(forward_ad.make_dual(X[0], X[1]))).tangent
+
+
+def batch_of_gradients(module: nn.Module) -> Tensor:
+    x = X[0].clone().requires_grad_()
+    y = module(x)
+    both = torch.stack([y.detach(), -2 * y.detach()])
+    return torch.autograd.grad(y, x, both, is_grads_batched=True)[0]
+
+
+def exported(module: nn.Module) -> Tensor:
+    with torch.no_grad():
+        return torch.export.export(module, (X[0],), strict=False).module()(X[1])
+
+
+def called_with_others(module: nn.Module) -> Tensor:
+    """The parameters of each call live as long as the call."""
+    outputs = []
+    for factor in range(1, 6):
+        others = {name: factor / 3 * p.detach() for name, p in module.named_parameters()}
+        with torch.no_grad():
+            outputs.append(torch.func.functional_call(module, others, (X[0],)))
+    return torch.stack(outputs)
+
+
+def default_device(module: nn.Module) -> Tensor:
+    with torch.device("meta"), torch.no_grad():
+        return module(X[0])
+
+
+def stepped(optimizer: Callable[..., Any]) -> Callable[[nn.Module], Tensor]:
+    def run(module: nn.Module) -> Tensor:
+        made = optimizer(module.parameters())
+        outputs = []
+        for _ in range(3):
+            with torch.no_grad():
+                outputs.append(module(X[0]))
+            for parameter in module.parameters():
+                parameter.grad = torch.ones_like(parameter)
+            made.step()
+        return torch.stack(outputs)
+
+    return run
+
+
+FOLLOWED: Dict[str, Callable[[nn.Module], Tensor]] = {
+    "vmap": lambda f: torch.func.vmap(f, randomness="different")(X),
+    "a gradient per sample": lambda f: torch.func.vmap(
+        torch.func.grad(lambda x: f(x).square().sum()), randomness="same"
+    )(X),
+    "vjp": lambda f: torch.func.vjp(f, X[0])[1](X[1])[0],
+    "jvp": lambda f: torch.func.jvp(f, (X[0],), (X[1],))[1],
+    "jvp without gradients": forward_mode,
+    "jvp of a gradient": lambda f: torch.func.jvp(
+        torch.func.grad(lambda x: f(x).square().sum()), (X[0],), (X[1],)
+    )[1],
+    "make_fx": lambda f: make_fx(f)(X[0])(X[1]),
+    "trace": lambda f: torch.jit.trace(f, X[0], check_trace=False)(X[1]),
+    "export": exported,
+}
+AROUND: Dict[str, Callable[[nn.Module], Tensor]] = {
+    "a batch of gradients": batch_of_gradients,
+    "functional_call": called_with_others,
+    "default device": default_device,
+    "fused optimizer": stepped(lambda p: torch.optim.AdamW(p, lr=0.1, fused=True)),
+    "optimizer": stepped(lambda p: torch.optim.SGD(p, lr=0.1)),
+}
+
+
+def outcome(function: Callable[[nn.Module], Tensor], module: nn.Module) -> Any:
+    """The result, or the type of what is raised."""
+    torch.manual_seed(1)
+    try:
+        return function(module).detach()
+    except Exception as error:
+        return type(error)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("around", [*FOLLOWED, *AROUND])
+@pytest.mark.parametrize("name", MODULES)
+def test_every_module_has_the_results_of_plain_torch(name: str, around: str) -> None:
+    torch.manual_seed(2)
+    module = MODULES[name]()
+    for parameter in module.parameters():
+        nn.init.normal_(parameter, std=0.3)
+    module.train(around in FOLLOWED)
+    with plain_torch():
+        expected = outcome({**FOLLOWED, **AROUND}[around], copy.deepcopy(module))
+    found = outcome({**FOLLOWED, **AROUND}[around], module)
+    assert isinstance(found, Tensor) == isinstance(expected, Tensor), (found, expected)
+    if isinstance(found, Tensor):
+        torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-4)
+    else:
+        assert found is expected
+
+
+def test_a_batch_of_gradients_passes_dropout_as_each_does() -> None:
+    x = torch.ones(50, requires_grad=True)
+    y = Dropout(0.5)(x)
+    together = torch.autograd.grad(
+        y, x, torch.eye(50)[:3], is_grads_batched=True, retain_graph=True
+    )[0]
+    alone = [torch.autograd.grad(y, x, row, retain_graph=True)[0] for row in torch.eye(50)[:3]]
+    assert torch.equal(together, torch.stack(alone))
 
 
 def train(votes, **options):
@@ -37,3 +249,76 @@ def test_a_fused_kernel_that_fails_is_one_line_with_the_fix(monkeypatch):
         monkeypatch.setattr(launch.TritonKernel, "launch", lambda self, chosen=launchers: chosen)
         with pytest.raises(RuntimeError, match=rf"on {part} \(no compiler\); use auto or eager"):
             train(random(2, 3, 4, 2), backend="triton").sum().backward()
+
+
+WIDE = ("--encoder-embed-dim=512", "--decoder-embed-dim=512")  # whose matrices are packed
+
+
+def written_as_data(model: nn.Module) -> None:
+    """As fairseq's Adam writes, and after a pass whose gradients are computed."""
+    loss = model(**{**SOURCE, "prev_output_tokens": SOURCE["src_tokens"]})[0].square().mean()
+    loss.backward()
+    for parameter in model.parameters():
+        parameter.data.mul_(1.1)
+
+
+def stepped_by(name: str) -> Callable[[nn.Module], None]:
+    def step(model: nn.Module) -> None:
+        args = parse("capsnmt_transformer", "--optimizer", name, "--lr", "0.02")
+        parameters = [*model.parameters()]
+        optimizer = build_optimizer(convert_namespace_to_omegaconf(args).optimizer, parameters)
+        optimizer.set_lr(0.02)
+        for parameter in parameters:
+            parameter.grad = torch.ones_like(parameter)
+        optimizer.step()
+
+    return step
+
+
+def loaded(model: nn.Module) -> None:
+    """Parameters without a version."""
+    state = {name: 1.1 * tensor for name, tensor in model.state_dict().items()}
+    with torch.inference_mode():
+        model.load_state_dict(state)
+
+
+def torchs(model: nn.Module) -> None:
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.02, fused=True)
+    for parameter in model.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    optimizer.step()
+
+
+CHANGES = {
+    "fused_adam": stepped_by("fused_adam"),
+    "adam": stepped_by("adam"),
+    "torch's": torchs,
+    "data": written_as_data,
+    "loaded": loaded,
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_prepared_model_that_changes_translates_as_one_that_is_new(change: str) -> None:
+    ours, fairseqs = FairseqTask.build_generator, FairseqTask.build_generator.__wrapped__
+    model = prepared(*WIDE, dtype=torch.float32)
+    before = scores_of(ours, model)
+    CHANGES[change](model)
+    expected = scores_of(fairseqs, copy.deepcopy(model))
+    assert (expected - before).abs().max() > 0.1
+    torch.testing.assert_close(scores_of(ours, model), expected, rtol=0, atol=0.02)
+    with torch.no_grad():
+        torch.testing.assert_close(scores_of(fairseqs, model), expected, rtol=0, atol=0.02)
+
+
+def test_another_default_device_changes_no_translation() -> None:
+    model = prepared(dtype=torch.float32)
+    expected = scores_of(FairseqTask.build_generator, model)
+    search = FairseqTask.build_generator(
+        TRANSLATION, [model], Namespace(**vars(GenerationConfig()))
+    )
+    assert len(expected)
+    with torch.device("meta"):
+        found = search.generate([model], {"net_input": SOURCE})
+    again = search.generate([model], {"net_input": SOURCE})
+    assert_same_hypotheses(found, again)

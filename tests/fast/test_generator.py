@@ -22,7 +22,7 @@ from capsnmt.fast.search.generator import Generator
 from capsnmt.models.decoder import TransformerDecoder
 from capsnmt.models.layers import HostLayer, TransformerDecoderLayer
 from tests.models.test_search import Hypotheses, assert_same_hypotheses, flagged, lively
-from tests.support import FIRST, SMALL, TASK, encoder_input, parse, sentences, task_of
+from tests.support import FIRST, PAD, SMALL, TASK, encoder_input, parse, sentences, task_of
 
 SOURCES = sentences(5, 9, 1, 7, 2, 12, 4)
 # 36 features of a head: vectors and a rest
@@ -53,7 +53,7 @@ def generated(
     if isinstance(options.constraints, str):
         given = {"constraints": CONSTRAINED}
     torch.manual_seed(5)
-    generator = build(TRANSLATION, models, options, extra_gen_cls_kwargs=extra)
+    generator = build(TRANSLATION, models, options, None, extra)
     return generator.generate(models, sample, **dict(given))
 
 
@@ -198,6 +198,7 @@ def test_models_that_are_several_or_watched_are_left_to_fairseq_and_one_that_cha
 ) -> None:
     model = prepared()
     assert not compared(monkeypatch, [model], given={"bos_token": FIRST})
+    assert compared(monkeypatch, [model], given={"bos_token": PAD})  # which fairseq masks
     assert compared(monkeypatch, [model, prepared(seed=2)])  # an ensemble
     assert not compared(monkeypatch, [copy.deepcopy(model)])
     with torch.no_grad():

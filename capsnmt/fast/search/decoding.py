@@ -45,7 +45,7 @@ def choose(
     size = logits.size(-1)
     if is_compiled(logits):
         scores = logits.new_empty(sentences, k)
-        words = torch.empty(sentences, k, dtype=torch.long)
+        words = torch.empty(sentences, k, dtype=torch.long, device="cpu")
         beams = torch.empty_like(words)
         totals = totals.contiguous()
         kernel("choose", 13)(

@@ -50,7 +50,8 @@ class Generator(SequenceGenerator):
         bos_token: Optional[int] = None,
     ) -> Hypotheses:
         found = None
-        if prefix_tokens is None and constraints is None and self.searches_plainly(sample):
+        own = prefix_tokens is None and constraints is None and bos_token != self.pad
+        if own and self.searches_plainly(sample):  # fairseq never reads padding as a word
             found = Search(self, sample["net_input"], bos_token).run()
         if found is None:
             found = super()._generate(sample, prefix_tokens, constraints, bos_token)
@@ -103,8 +104,9 @@ class Search:
         self.ids = list(range(sentences))
         self.found: Hypotheses = [[] for _ in self.ids]
         self.mask = self.memory.mask.new_zeros(sentences, 1, 1)
-        self.words = torch.full((sentences, 1), settings.eos if bos is None else bos)
-        self.totals = torch.zeros(sentences, 1, dtype=torch.float32)
+        first = settings.eos if bos is None else bos
+        self.words = self.mask.new_full((sentences, 1), first, dtype=torch.long)
+        self.totals = self.mask.new_zeros(sentences, 1, dtype=torch.float32)
 
     @torch.no_grad()
     def run(self) -> Optional[Hypotheses]:
@@ -157,8 +159,8 @@ class Search:
                     {
                         "tokens": tokens[number],
                         "score": score[number, 0],
-                        "attention": torch.empty(0),
-                        "alignment": torch.empty(0),
+                        "attention": score.new_empty(0),
+                        "alignment": score.new_empty(0),
                         "positional_scores": steps[number],
                     }
                 )
@@ -192,7 +194,7 @@ class Search:
         chosen = torch.sort(ends, dim=1, stable=True).indices[:, : self.beam]
         scores, words, beams = (x.gather(1, chosen) for x in (scores, words, beams))
         ancestors = self.mask.gather(1, beams.unsqueeze(-1).expand(-1, -1, self.mask.size(-1)))
-        own = torch.full((self.beam, self.beam), -torch.inf, dtype=self.mask.dtype)
+        own = self.mask.new_full((self.beam, self.beam), -torch.inf)
         own = own.fill_diagonal_(0).expand(len(self.ids), -1, -1)
         self.mask = torch.cat([ancestors, own], dim=-1)
         self.words = torch.cat([self.words, words], dim=1)
@@ -239,8 +241,8 @@ def best_words(lprobs: Tensor, k: int) -> Tensor:
     dealt = groups * size
     maxima = lprobs[..., :dealt].unflatten(-1, (size, groups)).amax(-2)
     first = maxima.topk(k).indices.unsqueeze(-2)
-    members = first + torch.arange(0, dealt, groups).unsqueeze(-1)
-    rest = torch.arange(dealt, lprobs.size(-1)).expand(*lprobs.shape[:-1], -1)
+    members = first + torch.arange(0, dealt, groups, device=lprobs.device).unsqueeze(-1)
+    rest = torch.arange(dealt, lprobs.size(-1), device=lprobs.device).expand(*lprobs.shape[:-1], -1)
     words = torch.cat([members.flatten(-2), rest], dim=-1)
     return words.gather(-1, lprobs.gather(-1, words).topk(k).indices)
 

@@ -11,7 +11,8 @@ from fairseq.models.transformer import TransformerDecoderBase, TransformerModelB
 from fairseq.modules.transformer_layer import TransformerDecoderLayerBase
 from torch import Tensor, nn
 
-from capsnmt.fast.linear import PreparedLinear, numbers_of
+from capsnmt.fast.derived import Sources
+from capsnmt.fast.linear import PreparedLinear
 from capsnmt.fast.search.decoding import attend
 from capsnmt.models.attention import PROJECTIONS, HostedAttention
 from capsnmt.models.decoder import TransformerDecoder
@@ -20,6 +21,7 @@ from capsnmt.models.layers import HostLayer, TransformerDecoderLayer
 from capsnmt.models.overrides import PROBABILITIES, hooked, inherits
 from capsnmt.modules.masks import additive_padding
 from capsnmt.modules.observation import open_observer
+from capsnmt.routing.tracing import is_followed
 
 KeysValues = Tuple[Tensor, Tensor]  # [B, H, T, d_h] each
 
@@ -34,7 +36,8 @@ LAYER_PARTS = {
     *("self_attn", "self_attn_layer_norm", "encoder_attn", "encoder_attn_layer_norm"),
     *("fc1", "fc2", "final_layer_norm"),
 }
-MADE: weakref.WeakKeyDictionary[nn.Module, Tuple[Any, PlainDecoder]] = weakref.WeakKeyDictionary()
+Made = Tuple[List[Any], Sources, "PlainDecoder"]
+MADE: weakref.WeakKeyDictionary[nn.Module, Made] = weakref.WeakKeyDictionary()
 
 
 def is_plain(model: nn.Module) -> bool:
@@ -55,6 +58,7 @@ def is_plain(model: nn.Module) -> bool:
         and not decoder.cross_self_attention
         and open_observer() is None
         and not any(watched(module) for module in decoder.modules())
+        and not is_followed([*decoder.parameters()])
         and all(plain_layer(layer) for layer in decoder.layers)
     )
 
@@ -114,12 +118,12 @@ class PlainDecoder:
         for layer in decoder.layers:
             read += [layer.self_attn.scaling, layer.encoder_attn.scaling]
             read += [layer.activation_fn, layer.normalize_before]
-        read += map(numbers_of, decoder.parameters())
         made = MADE.get(decoder)
-        if made is None or made[0] != read:
+        if made is None or made[0] != read or not made[1].are(decoder.parameters()):
+            sources = Sources(decoder.parameters())
             with torch.inference_mode(False), torch.no_grad():  # it also serves other modes
-                made = MADE[decoder] = read, cls(decoder)
-        return made[1]
+                made = MADE[decoder] = read, sources, cls(decoder)
+        return made[2]
 
     def position(self, step: int) -> Tensor:
         """Return the embedding ``[1, d]`` of a position, 0 at the start."""

@@ -35,6 +35,7 @@ from .tile import (
 )
 
 LAYER_NORM_EPSILON = tl.constexpr(EPSILON)
+LARGEST_HALF = tl.constexpr(torch.finfo(torch.float16).max)
 
 
 class Agreement(NamedTuple):
@@ -266,6 +267,8 @@ def forward_kernel(
     )
     if logits is not None:
         b = tl.sum((O + out)[None, :, :] * V, 2)
+        if logits.dtype.element_ty == tl.float16:
+            b = tl.minimum(tl.maximum(b, -LARGEST_HALF), LARGEST_HALF)
         tl.store(
             logits + token * I * N + pair_offsets(N, I_PAD, N_PAD, RUN),
             b,

@@ -9,7 +9,7 @@ import torch.nn as nn
 from torch import Tensor
 
 from capsnmt.routing.inputs_kept import keep_inputs
-from capsnmt.routing.numerics import compute_dtype
+from capsnmt.routing.numerics import compute_dtype, without_autocast
 
 from .base import check_positive
 from .connection import LayerConnection
@@ -36,7 +36,7 @@ def depth_mixture(query: Tensor, *values: Tensor) -> Tensor:
     tensor([2., 2.])
     """
     # autocast would round the values to the precision of matrix products
-    with torch.autocast(query.device.type, enabled=False):
+    with without_autocast(query.device):
         V = stack_values(values)
         p = depth_scores(query, V)[0].softmax(-1)
         return (p.unsqueeze(-2) @ V).squeeze(-2).to(values[0].dtype)
@@ -52,7 +52,7 @@ def depth_mixture_gradients(
     dv_i = p_i G + ds_i (r_i query - s_i r_i^2 v_i / d).
     """
     (gradient,) = gradients
-    with torch.autocast(query.device.type, enabled=False):
+    with without_autocast(query.device):
         V = stack_values(values)
         s, r = depth_scores(query, V)
         G, p = gradient.to(V.dtype), s.softmax(-1)

@@ -9,6 +9,7 @@ import torch.nn as nn
 from torch import Tensor
 
 from capsnmt.routing.inputs_kept import keep_inputs
+from capsnmt.routing.numerics import without_autocast
 
 from .base import check_positive
 
@@ -23,7 +24,7 @@ def weighted_sum(weights: Tensor, *states: Tensor) -> Tensor:
     tensor([0.5000, 2.0000])
     """
     # autocast would round the states to the precision of matrix products
-    with torch.autocast(weights.device.type, enabled=False):
+    with without_autocast(weights.device):
         stacked = torch.stack(states)
         return torch.tensordot(weights.to(stacked.dtype), stacked, 1)
 
@@ -33,7 +34,7 @@ def weighted_sum_gradients(
 ) -> Tuple[Tensor, ...]:
     """Return the gradients of the weights and of each state."""
     (gradient,) = gradients
-    with torch.autocast(gradient.device.type, enabled=False):
+    with without_autocast(gradient.device):
         of_weights = torch.stack(states).flatten(1) @ gradient.flatten()
         of_states = torch.tensordot(weights.to(gradient.dtype), gradient, 0)
     return (of_weights, *of_states)
