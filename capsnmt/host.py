@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import importlib.util
+import inspect
 import logging
 import multiprocessing.util
 import os
@@ -185,25 +186,25 @@ def keep_batches_when_resuming() -> None:
     from fairseq.tasks.fairseq_task import FairseqTask
 
     original = FairseqTask.get_batch_iterator
+    signature = inspect.signature(original)
 
     @functools.wraps(original)
-    def get_batch_iterator(
-        self: Any, dataset: Any, *args: Any, epoch: int = 1, **kwargs: Any
-    ) -> Any:
-        if kwargs.get("num_workers"):
+    def get_batch_iterator(*args: Any, **kwargs: Any) -> Any:
+        given = signature.bind(*args, **kwargs).arguments
+        if given.get("num_workers"):
             # Workers put their sockets into this folder, which is removed when this process ends.
             # Many are killed in the end: folders of their own would stay.
             folder = multiprocessing.util.get_temp_dir()
             # **D**: this process loads the data if the path of a socket would be too long: a worker
             # could not send them, and fairseq would wait for ever.
             if len(os.fsencode(folder)) + len("/listener-12345678") > LONGEST_SOCKET:
-                kwargs["num_workers"] = 0
+                given["num_workers"] = 0
         rebuilt = (
-            kwargs.get("disable_iterator_cache")
-            or kwargs.get("update_epoch_batch_itr")
-            or not self.can_reuse_epoch_itr(dataset)
+            given.get("disable_iterator_cache")
+            or given.get("update_epoch_batch_itr")
+            or not given["self"].can_reuse_epoch_itr(given["dataset"])
         )
-        return original(self, dataset, *args, epoch=epoch if rebuilt else 1, **kwargs)
+        return original(**(given if rebuilt else {**given, "epoch": 1}))
 
     FairseqTask.get_batch_iterator = get_batch_iterator
 

@@ -17,6 +17,7 @@ from fairseq.data import FairseqDataset, data_utils
 from fairseq.data.iterators import EpochBatchIterator
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.optim import AMPOptimizer
+from fairseq.tasks import FairseqTask
 
 from tests.commands import ON_CPU, hypotheses, scores, succeed, train
 from tests.interpreter import ran
@@ -49,6 +50,25 @@ class Numbers(FairseqDataset):
 
     def __len__(self) -> int:
         return 100
+
+    def num_tokens(self, _: int) -> int:
+        return 1
+
+    def num_tokens_vec(self, indices: np.ndarray) -> np.ndarray:
+        return np.ones(len(indices), dtype=np.int64)
+
+    def collater(self, numbers: List[int]) -> List[int]:
+        return numbers
+
+
+def test_an_epoch_may_be_given_by_its_place() -> None:
+    """As fairseq's own; its batches are those of the first."""
+    sizes = (4, None, None, False, 1, 1, 1, 0, 0)
+    batches = [
+        [*FairseqTask(None).get_batch_iterator(Numbers(), *sizes, epoch).next_epoch_itr()]
+        for epoch in (1, 3)
+    ]
+    assert batches[0] == batches[1]
 
 
 def iterators(devices: int) -> List[EpochBatchIterator]:

@@ -286,7 +286,10 @@ class InitialisationConfig(FairseqDataclass):
     init_from: Optional[str] = switch(
         None,
         "checkpoint to initialise from: loads every tensor of equal name and shape",
-        excludes=[Excluded("finetune_from_model", "the latter replaces every parameter")],
+        excludes=[
+            Excluded(other, "the latter replaces every parameter")
+            for other in ("finetune_from_model", "continue_once")
+        ],
     )
 
 

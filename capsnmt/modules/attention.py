@@ -234,7 +234,7 @@ class Attention(nn.Module):
             return q, k, v, key_padding_mask
         if not self.cross:
             return (q, *append(cache, k, v, key_padding_mask))
-        cache["beam"] = k.new_empty(k.size(0), q.size(0) // k.size(0), 0)
+        cache["beam"] = k.new_empty(k.size(0), q.size(0) // max(1, k.size(0)), 0)
         return (q, *keep(cache, k, v, key_padding_mask))
 
     def attend(

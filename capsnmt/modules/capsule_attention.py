@@ -13,7 +13,7 @@ from capsnmt.modules.attention import Attention
 from capsnmt.modules.cache import Cache
 from capsnmt.routing import horizontal_routing, vertical_routing
 from capsnmt.routing.backend import usable_backend
-from capsnmt.routing.numerics import compute_dtype
+from capsnmt.routing.numerics import compute_dtype, without_autocast
 
 ENCODER_ROUTINGS = ("none", "vertical", "horizontal", "both")
 DECODER_ROUTINGS = ("none", "horizontal")
@@ -141,9 +141,12 @@ class CapsuleAttention(Attention):
         """
         backend = usable_backend(self.backend, e, self.training)
         omega, b = vertical_routing(e, self.iterations, real, real, backend=backend)
-        W_up, b_up = self.head_weights.weight.to(b.dtype), self.head_weights.bias.to(b.dtype)
-        with torch.autocast(e.device.type, enabled=False):
-            Lambda = F.linear(b.sum(-1), W_up, b_up)
+        W_up, b_up = self.head_weights.weight, self.head_weights.bias
+        with without_autocast(e.device):
+            if isinstance(W_up, Tensor):
+                Lambda = F.linear(b.sum(-1), W_up.to(b.dtype), b_up.to(b.dtype))
+            else:  # a map that torch has quantised
+                Lambda = self.head_weights(b.sum(-1))
         return Lambda.softmax(-1)[:, :, None, None] * omega[:, None]
 
     def append_row(self, row: Tensor, cache: Cache) -> Tensor:

@@ -52,6 +52,13 @@ def test_values_and_gradients_are_finite(name, extreme, backend):
 
 
 @on_each_backend
+@pytest.mark.parametrize("operator", [routing.dynamic_routing, routing.vertical_routing])
+def test_logits_of_half_precision_are_finite(operator, backend):
+    votes = torch.full((2, 3, 4, 8), 1e4, dtype=torch.float16)
+    assert_finite(*operator(votes, 10, backend=backend))
+
+
+@on_each_backend
 @pytest.mark.parametrize("activation", [0.0, 1e-38, 1e-12, 1e-6, 1.0])
 def test_em_gradients_are_finite_for_vanishing_activations(activation, backend):
     for extreme in EXTREMES.values():
