@@ -50,7 +50,10 @@ class Dropped(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> Tuple[Tensor, None]:
         """Return the gradient of the same features, scaled in the same way."""
         (kept,) = ctx.saved_tensors
-        return (kept.to(gradients[0].dtype) * gradients[0]).mul_(ctx.scale), None
+        kept, gradient = kept.to(gradients[0].dtype), gradients[0]
+        if is_followed([gradient]):  # of a batch, which no single mask can take in
+            return kept * gradient * ctx.scale, None
+        return kept.mul_(gradient).mul_(ctx.scale), None
 
 
 def random_numbers(x: Tensor) -> Tensor:

@@ -8,6 +8,12 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
 
+# private to torch; every call of an operator asks them
+_transforms, _mode = torch._C._are_functorch_transforms_active, torch._C._get_dispatch_mode
+_wraps, _has_memory = torch._C._functorch.is_functorch_wrapped_tensor, torch._C._has_storage
+_PROXY, _FAKE = torch._C._TorchDispatchModeKey.PROXY, torch._C._TorchDispatchModeKey.FAKE
+_PLAIN = (Tensor, nn.Parameter)
+
 
 def is_traced() -> bool:
     """Return whether a caller's ``torch.compile``, ``export`` or ``jit.trace`` records this call.
@@ -29,16 +35,13 @@ def is_followed(tensors: Sequence[Optional[Tensor]]) -> bool:
     """
     if is_traced():
         return True
-    functorch, mode = torch._C._functorch, torch._C._TorchDispatchModeKey
     return (
         forward_ad._current_level >= 0
-        or torch._C._are_functorch_transforms_active()
-        or torch._C._get_dispatch_mode(mode.PROXY) is not None
-        or torch._C._get_dispatch_mode(mode.FAKE) is not None
+        or _transforms()
+        or _mode(_PROXY) is not None
+        or _mode(_FAKE) is not None
         or any(
-            type(x) not in (Tensor, nn.Parameter)
-            or functorch.is_functorch_wrapped_tensor(x)
-            or not torch._C._has_storage(x)
+            type(x) not in _PLAIN or _wraps(x) or not _has_memory(x)
             for x in tensors
             if x is not None
         )
