@@ -9,6 +9,8 @@ from typing import Any, ContextManager, Optional
 import torch
 from torch import Tensor
 
+from .tracing import is_traced
+
 VARIANCE_FLOOR = 1e-6
 """Added to every EM variance, before any logarithm or division (**D**).
 
@@ -49,6 +51,12 @@ class _BoundGradient(torch.autograd.Function):
         bound = torch.finfo(gradient.dtype).max ** 0.25
         return gradient.clamp(-bound, bound)
 
+
+class _BoundGradientOfTangents(_BoundGradient):
+    """The same for forward differentiation, which torch.compile cannot record."""
+
+    generate_vmap_rule = True
+
     @staticmethod
     def jvp(ctx: Any, tangent: Tensor) -> Tensor:
         return tangent.view_as(tangent)
@@ -63,7 +71,9 @@ def bound_gradient(x: Tensor) -> Tensor:
     to gradient clipping. The fourth root leaves room for three factors of the same size within one
     iteration.
     """
-    return _BoundGradient.apply(x) if x.requires_grad else x
+    if not x.requires_grad:
+        return x
+    return (_BoundGradient if is_traced() else _BoundGradientOfTangents).apply(x)
 
 
 def compute_dtype(votes: Tensor) -> torch.dtype:
