@@ -27,7 +27,7 @@ TESTS = Path(__file__).parent
 ONE_HOST = (
     *("analysis", "corpora", "evaluation", "modules", "pages", "report", "runs"),
     *(f"routing/test_{name}.py" for name in ("backend", "numbers", "operators")),
-    *(f"fast/test_{name}.py" for name in ("cpp", "triton")),
+    *(f"fast/test_{name}.py" for name in ("additions", "cpp", "dropout", "triton")),
 )
 
 
