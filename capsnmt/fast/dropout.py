@@ -35,7 +35,7 @@ class Dropped(torch.autograd.Function):
     """Set ``dropped`` of 65,536 features to zero, and scale the others.
 
     Which features are kept is a byte of 0 or 1, made from numbers: on a CPU, torch is slow
-    with ``torch.bool`` (docs/cpu.md).
+    with ``torch.bool`` (docs/speed.md).
     """
 
     @staticmethod

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import List
 
 from capsnmt.cli import OneLineParser, at_least, command, require
-from capsnmt.runs.records import SENTENCE_TASKS
+from capsnmt.configurations.schema import SENTENCE_TASKS
 
 TEMPLATE = Path(__file__).with_name("report.md.j2")
 ANALYSES = ("analysis.html", "analysis/analysis.html")  # where capsnmt-analyse may have written

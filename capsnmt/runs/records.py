@@ -6,7 +6,6 @@ from typing import Annotated, Dict, Literal, Optional, Tuple, Union
 
 from msgspec import Meta, field
 
-from capsnmt.configurations.schema import SENTENCE_TASKS as SENTENCE_TASKS
 from capsnmt.configurations.schema import Settings
 from capsnmt.records import Record
 
