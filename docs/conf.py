@@ -27,8 +27,7 @@ NAMED_BY_PACKAGE = ("fast", "routing", "modules")
 # The API: what users import. The other modules are behind a command.
 BEHIND_COMMANDS = (
     *("analysis", "corpora", "launch", "pages", "plugin.py", "report"),
-    *("cli.py", "files.py", "host.py", "lines.py", "machine.py"),
-    *("process.py", "steps.py"),
+    *("cli.py", "files.py", "host.py", "lines.py", "machine.py", "process.py", "steps.py"),
     "**/__main__.py",
     # their packages name everything that users import
     *(f"{name}/[a-z]*" for name in NAMED_BY_PACKAGE),
