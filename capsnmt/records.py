@@ -118,7 +118,7 @@ def build(value: Any, kind: Type[T], source: object) -> T:
     ...     tokens: int
     >>> build({"tokens": "x"}, Batch, "a.yaml")
     Traceback (most recent call last):
-    capsnmt.records.RecordError: a.yaml: tokens is 'x'; give a whole number
+    capsnmt.records.RecordError: a.yaml: tokens is 'x'; expected `int`, got `str`
     """
     try:
         return msgspec.convert(value, kind, str_keys=True)
