@@ -13,8 +13,9 @@ from capsnmt.analysis.ablation import Replacement
 from capsnmt.analysis.base import Cell
 from capsnmt.analysis.layer_ablation import LayerAblation
 from capsnmt.evaluation.metrics import measure_of
+from capsnmt.evaluation.resampling import resample
 from capsnmt.evaluation.scores import RANDOMIZATION, SAMPLES, SEED, Test
-from capsnmt.evaluation.significance import resample, scores_of
+from capsnmt.evaluation.significance import scores_of
 from capsnmt.evaluation.tokenised_bleu import multi_bleu_metric
 
 # D: beam and length penalty of Vaswani et al. 2017, which Ampomah et al. 2020 follow, for all

@@ -24,10 +24,11 @@ from capsnmt.evaluation.metrics import (
 )
 from capsnmt.evaluation.outputs import Systems, read_systems
 from capsnmt.evaluation.planning import plans
+from capsnmt.evaluation.resampling import Scored, resample
 from capsnmt.evaluation.scores import Evaluation, Evaluations, OutputScores, SystemScores, Test
 from capsnmt.evaluation.segment_scores import read_segment_scores
 from capsnmt.evaluation.settings import Settings
-from capsnmt.evaluation.significance import Scored, compare, resample, scores_of, sign_test
+from capsnmt.evaluation.significance import compare, scores_of, sign_test
 from capsnmt.evaluation.test_set import read_test_set
 from capsnmt.evaluation.text import base_language
 from capsnmt.evaluation.tokenised_bleu import tokenise
@@ -58,8 +59,8 @@ def evaluate_sets(
     found: Dict[str, Evaluation] = {}
     scored: List[Mapping[str, Scored]] = []
     for test_set, own in settings.items():
-        name = test_set if len(settings) > 1 else ""
-        found[test_set], resampled = _evaluate(own, name, systems.get(test_set))
+        several = len(settings) > 1
+        found[test_set], resampled = _evaluate(own, several, systems.get(test_set))
         scored.append(resampled)
     first = next(iter(settings.values()))
     comparisons = compare(_places(first.systems), scored, first.test) if first.tested else []
@@ -73,7 +74,7 @@ def _places(systems: Mapping[str, Sequence[Any]]) -> Dict[str, List[int]]:
 
 
 def _evaluate(
-    settings: Settings, name: str = "", systems: Optional[Systems] = None
+    settings: Settings, several: bool = False, systems: Optional[Systems] = None
 ) -> Tuple[Evaluation, Mapping[str, Scored]]:
     """Evaluate systems on one test set; return what comparisons over several need as well."""
     systems = systems or read_systems(settings.systems, settings.text)
@@ -112,7 +113,16 @@ def _evaluate(
         statistics[metric] = mean, [mean.statistics(values[each]) for each in outputs]
     places = _places(systems)
     pairs = paired(places, test)
-    resampled = resample(statistics, pairs, test, name)
+    checksums = {
+        name: sha256("\n".join(lines).encode("utf-8", "surrogateescape")).hexdigest()
+        for name, lines in (
+            ("reference", [*chain(*test_set.references)]),
+            ("source", test_set.source),
+        )
+        if lines is not None
+    }
+    content = int(checksums["reference"][:16], 16) if several else 0
+    resampled = resample(statistics, pairs, test, content)
     by_metric = {name: scores_of(each, pairs, test) for name, each in resampled.items()}
     of_bleu = statistics["bleu"][1]
 
@@ -142,14 +152,7 @@ def _evaluate(
     evaluation = Evaluation(
         reference=settings.references[0],
         references=test_set.names if len(test_set.names) > 1 else [],
-        checksums={
-            name: sha256("\n".join(lines).encode("utf-8", "surrogateescape")).hexdigest()
-            for name, lines in (
-                ("reference", [*chain(*test_set.references)]),
-                ("source", test_set.source),
-            )
-            if lines is not None
-        },
+        checksums=checksums,
         segments=segments,
         target_lang=language,
         length_unit=test_set.length_unit if buckets else None,

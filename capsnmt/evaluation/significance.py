@@ -1,131 +1,30 @@
-"""Tests of differences: over the sentences of a test set, and over seeds, sentences and test sets.
-
-Statistics of segments are added up by matrix products: a resample of the test set is a row of
-weights, and its score that of the sums.
-"""
+"""Tests of differences, over the sentences of a test set, or over seeds, sentences and test sets."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
-from zlib import crc32
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 from msgspec.structs import replace
 from sacrebleu.metrics.base import Metric
 
-from capsnmt.evaluation.metrics import Measure, bleu_of
+from capsnmt.evaluation.metrics import bleu_of
+from capsnmt.evaluation.resampling import Scored
 from capsnmt.evaluation.scores import (
     BOOTSTRAP,
     CENTRED,
     FEW,
     RANDOMIZATION,
-    SAMPLES,
     Comparison,
     Score,
     SignTest,
     Test,
 )
 
-# weights at a time, each of 8 bytes, and resamples: a multiple of 32, as bits are drawn in words
-WEIGHTS, ROWS = 2**23, 512
 TIE = 1e-9  # scores of the same sums differ by less
 LEVEL = 0.95
-
-
-@dataclass(frozen=True)
-class Scored:
-    """The scores of some outputs by one metric, and what they are on resamples of the test set."""
-
-    measure: Measure
-    segments: int
-    scores: List[float]
-    resampled: np.ndarray  # [outputs, resamples]: the scores, segments drawn with replacement
-    exchanged: np.ndarray  # [outputs, trials]: the differences to its pair, segments exchanged
-
-
-def resample(
-    given: Mapping[str, Tuple[Measure, Sequence[np.ndarray]]],
-    pairs: Sequence[int],
-    test: Optional[Test],
-    name: str = "",
-) -> Dict[str, Scored]:
-    """Score outputs by some metrics, and resamples of them that all share.
-
-    - Resamples draw as many segments as there are, with replacement (Efron 1979; Koehn 2004).
-    - Trials exchange two systems' translations of each segment with probability 1/2 (Riezler and
-      Maxwell 2005).
-
-    **D**: the draws are those of sacreBLEU with the same seed; of several test sets each has its
-    own, by its ``name``. There are at least 10,000 resamples: the tests over seeds need a
-    variance that another draw would not change.
-
-    Args:
-        given: metric -> its measure, and the statistics ``[segments, K]`` of each output
-        pairs: the output that each is compared with, by its number; its own for none
-        test: without one nothing is drawn
-        name: of the test set, where there are several
-    """
-    columns = [each for _, outputs in given.values() for each in outputs]
-    changes = [
-        each - outputs[pair] for _, outputs in given.values() for each, pair in zip(outputs, pairs)
-    ]
-    sums = moved = [np.zeros((0, each.shape[1])) for each in columns]
-    if test is not None:
-        seed = [test.seed, crc32(name.encode("utf-8", "surrogateescape"))] if name else test.seed
-        draws = partial(np.random.default_rng, seed)
-        exchanging = test.method == RANDOMIZATION
-        resamples = max(SAMPLES[CENTRED], 0 if exchanging else test.samples)
-        sums = _products(_weights(draws(), resamples, len(columns[0])), columns)
-        if exchanging:
-            moved = _products(_exchanges(draws(), test.samples, len(columns[0])), changes)
-    found, size = {}, len(pairs)
-    for place, (metric, (measure, outputs)) in enumerate(given.items()):
-        totals, own = [each.sum(0) for each in outputs], slice(place * size, (place + 1) * size)
-        found[metric] = Scored(
-            measure,
-            len(columns[0]),
-            [measure.score(total) for total in totals],
-            np.array([measure.scores(each) for each in sums[own]]),
-            # what is exchanged goes from one system to the other
-            np.array(
-                [
-                    measure.scores(total - change) - measure.scores(totals[pair] + change)
-                    for total, change, pair in zip(totals, moved[own], pairs)
-                ]
-            ),
-        )
-    return found
-
-
-def _weights(random: np.random.Generator, resamples: int, size: int) -> Iterator[np.ndarray]:
-    """Yield how often each resample has each segment, ``[rows, segments]``."""
-    for rows in _blocks(resamples, size):
-        drawn = random.choice(size, size=(rows, size), replace=True)
-        places = drawn + np.arange(rows)[:, None] * size
-        yield np.bincount(places.ravel(), minlength=rows * size).reshape(rows, size)
-
-
-def _exchanges(random: np.random.Generator, trials: int, size: int) -> Iterator[np.ndarray]:
-    """Yield which segments each trial exchanges, ``[rows, segments]``."""
-    for rows in _blocks(trials, size):
-        yield random.integers(2, size=(rows, size), dtype=bool)
-
-
-def _blocks(count: int, size: int) -> Iterator[int]:
-    """Yield sizes of blocks that add up to a count, for weights of some segments."""
-    rows = max(32, min(ROWS, WEIGHTS // size // 32 * 32))
-    for start in range(0, count, rows):
-        yield min(rows, count - start)
-
-
-def _products(weights: Iterator[np.ndarray], columns: Sequence[np.ndarray]) -> List[np.ndarray]:
-    """Return the weighted sums ``[resamples, K]`` of statistics ``[segments, K]``."""
-    table = np.concatenate(columns, 1)
-    sums = np.concatenate([rows.astype(float) @ table for rows in weights])
-    return np.split(sums, np.cumsum([each.shape[1] for each in columns])[:-1], 1)
 
 
 def p_value(test: Test, delta: float, resampled: np.ndarray, exchanged: np.ndarray) -> float:
@@ -182,7 +81,7 @@ class Seeds:
 
     scores: np.ndarray  # [seeds]: means over the test sets
     resampled: np.ndarray  # [seeds, resamples]
-    segments: float = math.inf  # of all test sets
+    segments: float = math.inf  # of the smallest test set
 
 
 @dataclass(frozen=True)
@@ -289,7 +188,7 @@ def compare(
             delta = float(scores[[*own]].mean() - scores[[*firsts]].mean())
             known: Dict[str, Any] = {}
             ours, theirs = (
-                Seeds(scores[[*each]], resampled[[*each]], sum(segments)) for each in (own, firsts)
+                Seeds(scores[[*each]], resampled[[*each]], min(segments)) for each in (own, firsts)
             )
             difference = difference_of(ours, theirs) if min(segments) >= FEW else None
             if len(own) == len(firsts) == 1:

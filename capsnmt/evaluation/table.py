@@ -135,14 +135,7 @@ def _explanations(
             f"p of one output each: {test.in_words}; it is over sentences and says nothing of "
             "other seeds"
         )
-    if any(min(each) > 1 for each in seeds):
-        yield "p of several seeds: over seeds and sentences (docs/evaluation.md), two-sided"
-    if any(max(each) >= 3 * min(each) > 3 for each in seeds):
-        yield "p is too small where one system has three times as many seeds as the other"
-    if any(min(each) in (2, 3, 4) for each in seeds):
-        yield "fewer than 5 seeds: the deviation over seeds is rough, and so are p and interval"
-    if any(min(each) == 1 < max(each) for each in seeds):
-        yield "one output against several seeds: no p, nothing is known of other seeds of the one"
+    yield from said_of_seeds(comparisons)
     if any(min(n) > 1 and x.p_value is None for n, x in zip(seeds, comparisons)):
         yield "no p where all seeds of both have the same score: nothing is known of other seeds"
     tested = {each.system for each in comparisons if each.p_value is not None}
@@ -154,6 +147,22 @@ def _explanations(
                 f"{each.system}, {each.metric}: over its sentences alone p is larger, "
                 f"{p_text(each.sentences_p_value)}: its seeds agree by luck; that one is corrected"
             )
+
+
+def said_of_seeds(comparisons: Sequence[Comparison]) -> Iterator[str]:
+    """Yield what p of some numbers of seeds are over, and what they cannot say."""
+    seeds = {each.seeds for each in comparisons}
+    if any(min(each) > 1 for each in seeds):
+        yield (
+            "p and interval of several seeds are over seeds and sentences, two-sided: whether "
+            "other seeds and other sentences would show the difference"
+        )
+    if any(max(each) >= 3 * min(each) > 3 for each in seeds):
+        yield "p is too small where one system has three times as many seeds as the other"
+    if any(min(each) in (2, 3, 4) for each in seeds):
+        yield "fewer than 5 seeds: the deviation over seeds is rough, and so are p and interval"
+    if any(min(each) == 1 < max(each) for each in seeds):
+        yield "one output against several seeds: no p, nothing is known of other seeds of the one"
 
 
 def _plan_text(plan: Plan) -> str:

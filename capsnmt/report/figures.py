@@ -78,7 +78,7 @@ def differences(shown: Mapping[str, Mapping[str, Comparison]], metric: str = "bl
                 fillstyle="full" if each.mark else "none",
                 **style,
             )
-        axes.plot([], [], label=legend_name(name), **style)
+        axes.plot([], [], label=legend_name(name), fillstyle="none", **style)
     axes.set_yticks(range(len(rows)), [legend_name(names[row]) for row in rows])
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.set_xlabel(f"difference in {METRICS.get(metric, metric)} to the baseline, 95% interval")

@@ -14,6 +14,7 @@ from capsnmt.corpora.prepared import PreparedData
 from capsnmt.evaluation.outputs import read_lines
 from capsnmt.evaluation.scores import COMPARABLE, Comparison, Evaluations, common_metrics
 from capsnmt.evaluation.significance import corrected_together
+from capsnmt.evaluation.table import said_of_seeds
 from capsnmt.evaluation.test_set import check_count
 from capsnmt.pages.page import Markdown, Table, code
 from capsnmt.pages.plots import Figures
@@ -205,20 +206,15 @@ def _pairs(lines: Mapping[str, int], language: str) -> Table:
 
 def explanations(compared: Sequence[Comparison]) -> Iterator[str]:
     """Yield what the p of some comparisons are over, and what they cannot say."""
-    seeds = {each.seeds for each in compared}
-    if any(min(each) > 1 for each in seeds):
+    yield from said_of_seeds(compared)
+    if any(each.sentences_p_value is not None for each in compared):
         yield (
-            "p and interval of several seeds are over seeds and sentences: whether other seeds and "
-            "other sentences would show the difference. Over seeds alone it is Welch's test, over "
-            "sentences alone the centred bootstrap; marks are of the larger of p and the last."
+            "p of seeds alone is Welch's, of sentences alone the centred bootstrap's; marks are of "
+            "the larger of p and the last"
         )
-    if any(1 < min(each) < 5 for each in seeds):
-        yield "With fewer than 5 seeds their deviation, and so p, is rough."
-    if (1, 1) in seeds:
+    if any(each.seeds == (1, 1) for each in compared):
         yield (
             "p of one output each is over sentences, by paired approximate randomization: it says "
-            "nothing of other seeds."
+            "nothing of other seeds"
         )
-    if any(min(each) == 1 < max(each) for each in seeds):
-        yield "One seed against several has no p: nothing is known of other seeds of the one."
-    yield "Holm's correction is over the tests of all rows and test sets, of each metric."
+    yield "Holm's correction is over the tests of all rows and test sets, of each metric"

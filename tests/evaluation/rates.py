@@ -12,8 +12,9 @@ from typing import Callable, Dict, Iterator, List, Sequence, Tuple
 import numpy as np
 
 from capsnmt.evaluation.metrics import measure_of, segment_mean
+from capsnmt.evaluation.resampling import resample
 from capsnmt.evaluation.scores import BOOTSTRAP, CENTRED, RANDOMIZATION, Comparison, Method, Test
-from capsnmt.evaluation.significance import compare, p_value, resample
+from capsnmt.evaluation.significance import compare, p_value
 
 SEGMENTS = 300
 # standard deviations of the difference of two systems with one seed: what seeds, sentences (one
@@ -37,7 +38,7 @@ def sentences(
         test = Test(baseline="a", method=method, samples=300, seed=int(random.integers(2**31)))
         measure = segment_mean(SEGMENTS)
         measure = type(measure)("", measure.statistics, lambda sums: float(scores(sums)), scores)
-        found = resample({"x": (measure, pair)}, [0, 0], test)["x"]
+        found = resample({"x": (measure, pair)}, [0, 0], test, fewest=300)["x"]
         drawn = found.resampled[1] - found.resampled[0]
         return p_value(test, found.scores[1] - found.scores[0], drawn, found.exchanged[1])
 
@@ -60,7 +61,7 @@ def trained(
     mean = segment_mean(SEGMENTS)
     test = Test(baseline="a", method=BOOTSTRAP, samples=400, seed=int(random.integers(2**31)))
     given = {"x": (mean, [mean.statistics(each) for each in outputs])}
-    scored = resample(given, [*range(2 * seeds)], test)
+    scored = resample(given, [*range(2 * seeds)], test, fewest=400)
     places = {"a": [*range(seeds)], "b": [*range(seeds, 2 * seeds)]}
     return compare(places, [scored], test)[0], outputs
 

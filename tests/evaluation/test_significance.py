@@ -14,9 +14,10 @@ from scipy.stats import permutation_test, ttest_ind
 
 from capsnmt.evaluation.metrics import measure_of, segment_mean
 from capsnmt.evaluation.planning import power
+from capsnmt.evaluation.resampling import resample
 from capsnmt.evaluation.scores import CENTRED, RANDOMIZATION, SAMPLES
 from capsnmt.evaluation.scores import Test as PairedTest
-from capsnmt.evaluation.significance import Seeds, difference_of, resample, scores_of
+from capsnmt.evaluation.significance import Seeds, difference_of, scores_of
 from tests.commands import command, is_refusal
 from tests.evaluation import rates
 from tests.evaluation.conftest import Evaluate

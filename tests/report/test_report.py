@@ -268,7 +268,7 @@ def test_seeds_are_one_row_with_mean_deviation_and_difference(
         cells = [ends, "< 0.001" if p < 0.0005 else f"{p:.3f}"]
         assert line[3] == "4 and 3"
         assert line[5:7] == cells
-    assert "With fewer than 5 seeds" in content
+    assert "fewer than 5 seeds" in content
 
 
 def scores_of(folder: str) -> Any:
