@@ -1,4 +1,4 @@
-"""Tests of differences, over the sentences of a test set, or over seeds, sentences and test sets."""
+"""Tests of differences: over sentences of a test set, and over seeds, sentences and test sets."""
 
 from __future__ import annotations
 
