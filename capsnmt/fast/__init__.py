@@ -23,6 +23,7 @@ def install() -> None:
         return
     from capsnmt.fast import attention, dropout
     from capsnmt.fast.cpp import routing
+    from capsnmt.fast.search import decoding
     from capsnmt.fast.triton import launch
     from capsnmt.modules.shortcuts import SHORTCUTS
 
@@ -31,6 +32,7 @@ def install() -> None:
         operator.add(kernel)
     SHORTCUTS.dropout = dropout.dropout
     SHORTCUTS.products_are_faster = attention.products_are_faster
+    SHORTCUTS.attend_to_slots = decoding.attend
 
 
 @functools.cache

@@ -10,8 +10,9 @@ from fairseq.modules.quant_noise import quant_noise
 from torch import Tensor
 
 from capsnmt.models.dropout import RetainedDropout
+from capsnmt.models.overrides import inherits
 from capsnmt.modules.attention import Attention
-from capsnmt.modules.cache import Cache, reorder
+from capsnmt.modules.cache import Cache, Search, Slots, reorder
 from capsnmt.modules.capsule_attention import CapsuleAttention
 from capsnmt.modules.dropout import Dropout
 from capsnmt.modules.layer_aggregation.transparent import BlockAttention
@@ -96,7 +97,19 @@ class Hosted(FairseqIncrementalState):
 
     def _get_input_buffer(self, incremental_state: Optional[IncrementalState]) -> Cache:
         """Return this attention's cache; a decoder layer looks whether it has a ``prev_key``."""
-        return self.get_incremental_state(incremental_state, "attn_state") or {}
+        cache = self.get_incremental_state(incremental_state, "attn_state")
+        if cache is None and isinstance(incremental_state, Search) and not self.reads_order:
+            return Slots(incremental_state)
+        return {} if cache is None else cache
+
+    @property
+    def reads_order(self) -> bool:
+        """Whether the keys of a hypothesis must be in order and alone: each has its cache then.
+
+        **D**: so does any attention with own scores, as :class:`CapsuleAttention`, and one with an
+        own cache: they may depend on the places of the keys.
+        """
+        return not inherits(self, Attention, "project", "attend", "scores")
 
     def _set_input_buffer(
         self, incremental_state: Optional[IncrementalState], cache: Cache

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from capsnmt.modules.autocast import convert_once
-from capsnmt.modules.cache import Cache, append, keep, kept
+from capsnmt.modules.cache import Cache, Slots, append, keep, kept
 from capsnmt.modules.dropout import Dropout
 from capsnmt.modules.head_aggregation import HeadGate, HeadMixing
 from capsnmt.modules.masks import additive_mask
@@ -234,7 +234,8 @@ class Attention(nn.Module):
             return q, k, v, key_padding_mask
         if not self.cross:
             return (q, *append(cache, k, v, key_padding_mask))
-        cache["beam"] = k.new_empty(k.size(0), q.size(0) // max(1, k.size(0)), 0)
+        if not isinstance(cache, Slots):
+            cache["beam"] = k.new_empty(k.size(0), q.size(0) // max(1, k.size(0)), 0)
         return (q, *keep(cache, k, v, key_padding_mask))
 
     def attend(
@@ -260,6 +261,8 @@ class Attention(nn.Module):
             scores = scores if mask is None else scores + mask
             mixed, weights = self.weights(scores, need_weights)
             heads = torch.matmul(self.dropout_module(mixed), v)
+        elif isinstance(cache, Slots):
+            heads = SHORTCUTS.attend_to_slots(q, k, v, key_padding_mask, self.scaling)
         else:
             is_causal = is_causal and key_padding_mask is None
             mask = None if is_causal else additive_mask(attn_mask, key_padding_mask, like=q)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Dict, Optional, Tuple
+from typing import Any, Dict, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
@@ -11,16 +11,89 @@ Cache = Dict[str, Tensor]
 """What an attention keeps between two steps of decoding; batch first. It starts empty."""
 
 KeysValues = Tuple[Tensor, Tensor, Optional[Tensor]]
-"""Keys and values ``[B, H, K, d_h]``, and their padding ``[B, K]``; None: none is."""
+"""Keys and values ``[B, H, K, d_h]``, and their padding ``[B, K]``; None: none is.
+
+Of slots it is what is added to the scores, ``[B, k, K]`` for k hypotheses a sentence.
+"""
+
+FIRST_SLOTS = 64
+
+
+class Search(Dict[str, Any]):
+    """The incremental state of a beam search in which no key is moved: a cache by its owner.
+
+    The keys and values of all hypotheses of a sentence stay where they were written, in the *slots*
+    of their sentence. A slot holds one word of one hypothesis.
+
+    Attributes:
+        mask: ``[B, k, S]``, 0 at the slots that a hypothesis sees, its newest word's included, and
+            minus infinity at the others. The newest words have the last k slots.
+    """
+
+    mask: Tensor
+
+    def move(self, free: Sequence[int], last: Sequence[int], count: int) -> None:
+        """Move the last sentences into the places of finished ones, and keep so many."""
+        for cache in self.values():
+            if isinstance(cache, Slots):
+                for name, tensor in cache.items():
+                    if free:
+                        tensor[free] = tensor[last]
+                    cache[name] = tensor[:count]
+
+
+class Slots(Dict[str, Tensor]):
+    """The cache of one attention in a :class:`Search`: keys and values ``[B, S, H, d_h]``."""
+
+    def __init__(self, search: Search) -> None:
+        super().__init__()
+        self.search = search
+
+    def append(self, keys: Tensor, values: Tensor) -> KeysValues:
+        """Write the keys and values of the newest words, ``[B k, H, 1, d_h]``; return all."""
+        mask = self.search.mask
+        sentences, rows, slots = mask.shape
+        both = []
+        for name, new in (("prev_key", keys), ("prev_value", values)):
+            new = new.transpose(1, 2).unflatten(0, (sentences, rows)).squeeze(2)
+            written = self.get(name)
+            if written is None or written.size(1) < slots:
+                self[name] = enlarged(new, written, max(FIRST_SLOTS, 2 * slots))
+            written = self[name][:, :slots]
+            written[:, slots - rows :] = new
+            both.append(written.transpose(1, 2))
+        return both[0], both[1], mask
+
+    def keep(self, keys: Tensor, values: Tensor, padding: Optional[Tensor]) -> KeysValues:
+        """Keep the keys and values of each sentence, and return them."""
+        self["prev_key"], self["prev_value"] = (
+            x.transpose(1, 2).contiguous() for x in (keys, values)
+        )
+        if padding is not None:
+            self["prev_key_padding_mask"] = padding
+        return kept(self)
+
+
+def enlarged(new: Tensor, written: Optional[Tensor], room: int) -> Tensor:
+    """Return slots ``[B, room, H, d_h]``, the first of which are written."""
+    larger = new.new_empty(new.size(0), room, *new.shape[2:])
+    if written is not None:
+        larger[:, : written.size(1)] = written
+    return larger
 
 
 def kept(cache: Cache) -> KeysValues:
     """Return what was kept in earlier steps."""
-    return cache["prev_key"], cache["prev_value"], cache.get("prev_key_padding_mask")
+    keys, values = cache["prev_key"], cache["prev_value"]
+    if isinstance(cache, Slots):
+        keys, values = keys.transpose(1, 2), values.transpose(1, 2)
+    return keys, values, cache.get("prev_key_padding_mask")
 
 
 def keep(cache: Cache, keys: Tensor, values: Tensor, padding: Optional[Tensor]) -> KeysValues:
     """Keep keys and values in place of earlier ones, and return them."""
+    if isinstance(cache, Slots):
+        return cache.keep(keys, values, padding)
     cache["prev_key"], cache["prev_value"] = keys, values
     if padding is not None:
         cache["prev_key_padding_mask"] = padding
@@ -29,6 +102,8 @@ def keep(cache: Cache, keys: Tensor, values: Tensor, padding: Optional[Tensor]) 
 
 def append(cache: Cache, keys: Tensor, values: Tensor, padding: Optional[Tensor]) -> KeysValues:
     """Append keys and values to earlier ones, and return all of them."""
+    if isinstance(cache, Slots):
+        return cache.append(keys, values)
     if cache:
         old_keys, old_values, old_padding = kept(cache)
         if old_padding is not None or padding is not None:

@@ -31,7 +31,8 @@ def additive_mask(
     Args:
         attn_mask: ``[L, K]``, added to the scores (``-inf`` where attention is not allowed), or
             true there, as in torch.
-        key_padding_mask: ``[B, K]``, true at padding, or :func:`additive_padding` of it.
+        key_padding_mask: ``[B, K]``, true at padding, or :func:`additive_padding` of it; or
+            ``[B, L, K]``, what is added for each query.
         like: a tensor of the scores' dtype and device.
     """
     mask: Optional[Tensor] = None
@@ -44,5 +45,6 @@ def additive_mask(
     if not key_padding_mask.is_floating_point():
         padding = key_padding_mask.to(like.device, torch.bool)
         key_padding_mask = additive_padding(padding, like.dtype)
-    padding = key_padding_mask.to(like)[:, None, None]
+    padding = key_padding_mask.to(like).unsqueeze(1)
+    padding = padding.unsqueeze(1) if padding.dim() == 3 else padding
     return padding if mask is None else torch.minimum(mask, padding)

@@ -3,15 +3,32 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Callable
+from typing import Callable, Optional
 
 import torch.nn.functional as F
 from torch import Tensor
+
+from capsnmt.modules.masks import additive_mask
 
 
 def never(q: Tensor, k: Tensor) -> bool:
     """Return that attention does not train by matrix products."""
     return False
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], scale: float) -> Tensor:
+    """Return the heads ``[B, H, k, d_v]`` of queries that attend to the slots of their sentence.
+
+    Args:
+        q: ``[B, H, k, d_k]``, of k hypotheses.
+        k: ``[B, H, S, d_k]``.
+        v: ``[B, H, S, d_v]``.
+        mask: what is added to the scores, ``[B, k, S]``, or of all hypotheses, ``[B, S]``: 0 or so
+            low that nothing is read.
+        scale: multiplies the scores.
+    """
+    mask = additive_mask(None, mask, like=q)
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)
 
 
 @dataclass
@@ -22,10 +39,12 @@ class Shortcuts:
         dropout: ``dropout(x, p)`` drops features of x with probability p > 0.
         products_are_faster: whether attention of queries to keys, both ``[B, H, L, d_h]``, trains
             faster by plain matrix products than by torch's fused call.
+        attend_to_slots: :func:`attend`.
     """
 
     dropout: Callable[[Tensor, float], Tensor]
     products_are_faster: Callable[[Tensor, Tensor], bool]
+    attend_to_slots: Callable[[Tensor, Tensor, Tensor, Optional[Tensor], float], Tensor]
 
 
-SHORTCUTS = Shortcuts(F.dropout, never)
+SHORTCUTS = Shortcuts(F.dropout, never, attend)

@@ -12,8 +12,8 @@ from typing import Any, List
 
 import pytest
 import torch
-from fairseq import search
 from fairseq.dataclass.configs import GenerationConfig
+from fairseq.sequence_generator import SequenceGenerator
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from torch._subclasses import FakeTensorMode
 
@@ -125,12 +125,12 @@ def test_only_our_models_get_our_beam_search() -> None:
     """Programs that use fairseq beside the plugin, and their other models, keep fairseq's own."""
     task = TranslationTask(TranslationConfig(), TASK.source_dictionary, TASK.target_dictionary)
     ours, own = (
-        task.build_generator([model], GenerationConfig()).search
+        task.build_generator([model], GenerationConfig())
         for model in (build("capsnmt_transformer"), stock())
     )
-    assert type(own) is search.BeamSearch
-    assert search.BeamSearch.__module__ == "fairseq.search"
-    assert type(ours) is not search.BeamSearch
+    assert type(own) is SequenceGenerator
+    assert SequenceGenerator.__module__ == "fairseq.sequence_generator"
+    assert type(ours) is not SequenceGenerator
 
 
 @pytest.mark.skipif(

@@ -86,11 +86,12 @@ struct Best {
 }  // namespace
 
 // The k best continuations of each sentence: log-softmax of the logits [sentences, beam, size] plus
-// the totals [sentences, beam]. The words `never` and `nor` are not chosen; -1 is no word. With
-// `only` not -1, no other is. Scores are NaN where a logit is.
+// the totals [sentences, beam]; if `normal`, the logits are log-probabilities, and stay as they are.
+// The words `never` and `nor` are not chosen; -1 is no word. With `only` not -1, no other is. Scores
+// are NaN where a logit is.
 extern "C" int choose(const float* logits, const float* totals, int64_t sentences, int64_t beam,
                        int64_t size, int64_t k, int64_t never, int64_t nor, int64_t only,
-                       float* scores, int64_t* words, int64_t* beams, int64_t threads) {
+                       int64_t normal, float* scores, int64_t* words, int64_t* beams, int64_t threads) {
 #pragma omp parallel for num_threads(threads) if (threads > 1)
     for (long b = 0; b < sentences; ++b) {
         Best best = {scores + b * k, words + b * k, beams + b * k, k};
@@ -103,6 +104,7 @@ extern "C" int choose(const float* logits, const float* totals, int64_t sentence
             const float* x = logits + (b * beam + row) * size;
             float shift = largest(x, size), total = totals[b * beam + row];
             float mass = log_of(vec{} + exponentials(x, size, shift, nullptr))[0];
+            if (normal && mass == mass) shift = mass = 0;
             if (mass != mass) {
                 for (long place = 0; place < k; ++place) best.scores[place] = mass;
                 break;
@@ -131,73 +133,102 @@ extern "C" int choose(const float* logits, const float* totals, int64_t sentence
     return 0;
 }
 
-// Attention of `rows` queries of each sentence and head to its slots.
-//
-// Queries are at q + (sentence * rows + row) * step, all heads together, and heads are written so,
-// without gaps. Keys and values are [sentences, heads, room, width], of which `slots` are used;
-// the mask [sentences, rows or 1, slots] is 0 where a slot is seen. If `appended`, a query is
-// followed by a key and a value for the last slots, one a row.
-extern "C" int attend(const float* q, int64_t step, float* keys, float* values, const float* mask,
-                      int64_t mask_rows, int64_t sentences, int64_t heads, int64_t rows,
-                      int64_t slots, int64_t room, int64_t width, int64_t appended, float* output,
-                      int64_t threads) {
+namespace {
+
+INLINE vec load(const uint16_t* source) { return widen(source); }
+INLINE float number(const float* source) { return *source; }
+INLINE float number(const uint16_t* source) {
+    uint32_t bits = static_cast<uint32_t>(*source) << 16;
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+// A tensor [sentences, heads, places, numbers], the last of which lie side by side.
+template <typename T>
+struct View {
+    const T* start;
+    int64_t sentence, head, place;
+    const T* at(long b, long h) const { return start + b * sentence + h * head; }
+};
+
+template <typename T>
+int attend_to(View<T> q, View<T> keys, View<T> values, const float* mask, long mask_rows,
+              long sentences, long heads, long rows, long slots, long width, long value_width,
+              float scale, float* output, long threads) {
     int failed = 0;
 #pragma omp parallel for num_threads(threads) if (threads > 1) reduction(| : failed)
     for (long b = 0; b < sentences; ++b) {
-        long all = heads * width;
         long* seen = static_cast<long*>(malloc(slots * (sizeof(long) + sizeof(float))));
         if (!seen) {
             failed = 1;
             continue;
         }
         float* weights = reinterpret_cast<float*>(seen + slots);
-        const float* first = q + b * rows * step;
-        if (appended)
-            for (long row = 0; row < rows; ++row)
-                for (long h = 0; h < heads; ++h) {
-                    const float* new_key = first + row * step + all + h * width;
-                    long place = ((b * heads + h) * room + slots - rows + row) * width;
-                    memcpy(keys + place, new_key, width * sizeof(float));
-                    memcpy(values + place, new_key + all, width * sizeof(float));
-                }
         long count = 0;
         for (long row = 0; row < rows; ++row) {
-            if (row < mask_rows) {
+            if (row == 0 || row < mask_rows) {
                 const float* masked = mask + (b * mask_rows + row) * slots;
                 count = 0;
                 for (long slot = 0; slot < slots; ++slot)
-                    if (masked[slot] == 0) seen[count++] = slot * width;
+                    if (!mask || masked[slot] == 0) seen[count++] = slot;
             }
             for (long h = 0; h < heads; ++h) {
-                const float* query = first + row * step + h * width;
-                const float* key = keys + (b * heads + h) * room * width;
-                const float* value = values + (b * heads + h) * room * width;
+                const T* query = q.at(b, h) + row * q.place;
+                const T* key = keys.at(b, h);
+                const T* value = values.at(b, h);
                 for (long n = 0; n < count; ++n) {
+                    const T* one = key + seen[n] * keys.place;
                     vec products = {};
                     long d = 0;
-                    for (; d + W <= width; d += W)
-                        products += load(query + d) * load(key + seen[n] + d);
+                    for (; d + W <= width; d += W) products += load(query + d) * load(one + d);
                     float score = fast_sum(products);
-                    for (; d < width; ++d) score += query[d] * key[seen[n] + d];
-                    weights[n] = score;
+                    for (; d < width; ++d) score += number(query + d) * number(one + d);
+                    weights[n] = score * scale;
                 }
                 float shift = largest(weights, count);
-                float scale = 1 / exponentials(weights, count, shift, weights);
-                float* out = output + (b * rows + row) * all + h * width;
+                float part = 1 / exponentials(weights, count, shift, weights);
+                float* out = output + ((b * rows + row) * heads + h) * value_width;
                 long d = 0;
-                for (; d + W <= width; d += W) {
+                for (; d + W <= value_width; d += W) {
                     vec mean = {};
-                    for (long n = 0; n < count; ++n) mean += weights[n] * load(value + seen[n] + d);
-                    store(out + d, mean * scale);
+                    for (long n = 0; n < count; ++n)
+                        mean += weights[n] * load(value + seen[n] * values.place + d);
+                    store(out + d, mean * part);
                 }
-                for (; d < width; ++d) {
+                for (; d < value_width; ++d) {
                     float mean = 0;
-                    for (long n = 0; n < count; ++n) mean += weights[n] * value[seen[n] + d];
-                    out[d] = mean * scale;
+                    for (long n = 0; n < count; ++n)
+                        mean += weights[n] * number(value + seen[n] * values.place + d);
+                    out[d] = mean * part;
                 }
             }
         }
         free(seen);
     }
     return failed;
+}
+
+}  // namespace
+
+// Attention of the queries [sentences, heads, rows, width] to the slots of their sentence, to the
+// output [sentences, rows, heads, value_width], in fp32 without gaps.
+//
+// Keys are [sentences, heads, slots, width], values [.., value_width]; all three are fp32, or bf16.
+// The mask [sentences, rows or 1, slots] is 0 where a slot is seen; without one all are.
+extern "C" int attend(double scale, void* q, void* k, void* v, const float* mask, int64_t mask_rows,
+                      int64_t sentences, int64_t heads, int64_t rows, int64_t slots, int64_t width,
+                      int64_t value_width, int64_t q0, int64_t q1, int64_t q2, int64_t k0,
+                      int64_t k1, int64_t k2, int64_t v0, int64_t v1, int64_t v2, int64_t bf16,
+                      float* output, int64_t threads) {
+    if (bf16) {
+        typedef const uint16_t T;
+        return attend_to<uint16_t>({(T*)q, q0, q1, q2}, {(T*)k, k0, k1, k2}, {(T*)v, v0, v1, v2},
+                                   mask, mask_rows, sentences, heads, rows, slots, width,
+                                   value_width, scale, output, threads);
+    }
+    typedef const float T;
+    return attend_to<float>({(T*)q, q0, q1, q2}, {(T*)k, k0, k1, k2}, {(T*)v, v0, v1, v2}, mask,
+                            mask_rows, sentences, heads, rows, slots, width, value_width, scale,
+                            output, threads);
 }

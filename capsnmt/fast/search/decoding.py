@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from typing import Any, Tuple
+from typing import Any, Optional, Tuple
 
 import torch
 from torch import Tensor
 
 from capsnmt.fast.cpp import build
+from capsnmt.modules import shortcuts
+from capsnmt.routing.tracing import is_followed
+
+PRECISIONS = (torch.float32, torch.bfloat16)  # of queries, keys and values
 
 
 def is_compiled(x: Tensor) -> bool:
@@ -21,20 +25,21 @@ def is_compiled(x: Tensor) -> bool:
 
 
 @functools.cache
-def kernel(name: str, arguments: int) -> Any:
-    """Return a kernel that takes so many numbers and addresses."""
+def kernel(name: str) -> Any:
+    """Return a kernel. It takes integers and addresses, and attention a fraction first."""
     function = getattr(build.library("decoding"), name)
-    function.argtypes = [ctypes.c_int64] * arguments
+    scale = {"choose": (), "attend": (ctypes.c_double,)}[name]
+    function.argtypes = [*scale, *[ctypes.c_int64] * {"choose": 14, "attend": 23}[name]]
     return function
 
 
 def choose(
-    logits: Tensor, totals: Tensor, k: int, pad: int, never: int, only: int
+    logits: Tensor, totals: Tensor, k: int, pad: int, never: int, only: int, normal: bool = False
 ) -> Tuple[Tensor, Tensor, Tensor]:
     """Return scores, words and hypotheses of the k best continuations of each sentence, ``[B, k]``.
 
     Args:
-        logits: ``[B beam, V]``.
+        logits: ``[B beam, V]``; or, if ``normal``, log-probabilities, which stay as they are.
         totals: scores of the hypotheses, ``[B, beam]``.
         k: candidates of a sentence.
         pad: a word that is not chosen.
@@ -48,12 +53,18 @@ def choose(
         words = torch.empty(sentences, k, dtype=torch.long, device="cpu")
         beams = torch.empty_like(words)
         totals = totals.contiguous()
-        kernel("choose", 13)(
+        kernel("choose")(
             *(logits.data_ptr(), totals.data_ptr(), sentences, beam, size, k, pad, never, only),
-            *(scores.data_ptr(), words.data_ptr(), beams.data_ptr(), torch.get_num_threads()),
+            *(
+                normal,
+                scores.data_ptr(),
+                words.data_ptr(),
+                beams.data_ptr(),
+                torch.get_num_threads(),
+            ),
         )
         return scores, words, beams
-    lprobs = torch.log_softmax(logits, -1, dtype=torch.float32)
+    lprobs = logits.float() if normal else torch.log_softmax(logits, -1, dtype=torch.float32)
     lprobs[:, pad] = -torch.inf
     if never >= 0:
         lprobs[:, never] = -torch.inf
@@ -65,34 +76,26 @@ def choose(
     return scores, places % size, places.div(size, rounding_mode="floor")
 
 
-def attend(projected: Tensor, keys: Tensor, values: Tensor, mask: Tensor, appends: bool) -> Tensor:
-    """Return the heads ``[B k, d]`` of queries that attend to the slots of their sentence.
+def attend(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], scale: float) -> Tensor:
+    """Return the heads of queries that attend to slots: :func:`capsnmt.modules.shortcuts.attend`.
 
-    Args:
-        projected: queries ``[B k, d]``; if ``appends``, ``[B k, 3 d]`` with the keys and values
-            that are first written into the last k slots.
-        keys: ``[B, H, room, d_h]``, of which the first S slots are attended to.
-        values: of the same shape.
-        mask: ``[B, k or 1, S]``, 0 at the slots that a hypothesis sees, otherwise negative.
-        appends: whether there are keys and values to write.
+    The kernel reads only the slots that a hypothesis sees.
     """
-    projected = projected.float() if projected.dtype == torch.bfloat16 else projected
-    sentences, heads, room, width = keys.shape
-    slots, d = mask.size(-1), heads * width
-    rows = projected.size(0) // sentences
-    if is_compiled(projected):
-        output = projected.new_empty(projected.size(0), d)
-        given = projected.data_ptr(), projected.size(1), keys.data_ptr(), values.data_ptr()
-        sizes = sentences, heads, rows, slots, room, width
-        if kernel("attend", 15)(
-            *(*given, mask.data_ptr(), mask.size(1), *sizes, appends, output.data_ptr()),
-            torch.get_num_threads(),
-        ):
-            raise MemoryError(f"no memory to attend to {slots} words")
-        return output
-    q, *new = projected.view(sentences, rows, -1, heads, width).permute(2, 0, 3, 1, 4)
-    keys, values = keys[:, :, :slots], values[:, :, :slots]
-    if appends:
-        keys[:, :, slots - rows :], values[:, :, slots - rows :] = new
-    scores = q @ keys.transpose(-1, -2) + mask.unsqueeze(1)
-    return (torch.softmax(scores, -1) @ values).transpose(1, 2).reshape(-1, d)
+    tensors = (q, k, v) if mask is None else (q, k, v, mask)
+    own = all(x.device.type == "cpu" for x in tensors) and not is_followed(tensors)
+    of_kernel = q.dtype in PRECISIONS and q.dtype == k.dtype == v.dtype
+    if not own or not of_kernel or not build.is_built("decoding"):
+        return shortcuts.attend(q, k, v, mask, scale)
+    if mask is not None:
+        mask = (mask if mask.dim() == 3 else mask.unsqueeze(1)).float().contiguous()
+    q, k, v = (x if x.stride(-1) == 1 else x.contiguous() for x in (q, k, v))
+    sentences, heads, rows, width = q.shape
+    output = q.new_empty(sentences, rows, heads, v.size(-1), dtype=torch.float32)
+    if kernel("attend")(
+        *(scale, q.data_ptr(), k.data_ptr(), v.data_ptr(), 0 if mask is None else mask.data_ptr()),
+        *(0 if mask is None else mask.size(1), sentences, heads, rows, k.size(2), width),
+        *(v.size(-1), *q.stride()[:3], *k.stride()[:3], *v.stride()[:3]),
+        *(q.dtype == torch.bfloat16, output.data_ptr(), torch.get_num_threads()),
+    ):
+        raise MemoryError(f"no memory to attend to {k.size(2)} words")
+    return output.transpose(1, 2).to(q.dtype)

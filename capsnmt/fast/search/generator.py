@@ -1,46 +1,46 @@
-"""Beam search that is faster on a CPU, several times so for a decoder without a mechanism."""
+"""Beam search that is faster on a CPU, with the same hypotheses, for every decoder of ours."""
 
 from __future__ import annotations
 
 import functools
 import math
-from typing import Any, Collection, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Collection, Dict, List, Optional, Sequence
 
 import torch
 from fairseq import search as strategies
+from fairseq.models.fairseq_incremental_decoder import FairseqIncrementalDecoder
+from fairseq.models.transformer import TransformerDecoderBase, TransformerModelBase
 from fairseq.sequence_generator import SequenceGenerator
 from fairseq.tasks import FairseqTask
 from torch import Tensor, nn
 
 from capsnmt.fast.search.decoding import choose
-from capsnmt.fast.search.plain_decoder import Memory, PlainDecoder, is_plain
+from capsnmt.models.attention import Hosted
+from capsnmt.models.decoder import TransformerDecoder
+from capsnmt.models.overrides import PROBABILITIES, inherits
 from capsnmt.models.transformer import CapsnmtTransformer
+from capsnmt.modules import cache
+from capsnmt.modules.observation import open_observer
 
 Hypotheses = List[List[Dict[str, Tensor]]]
 
 
 class Generator(SequenceGenerator):
-    """fairseq's generator; of a plain decoder on a CPU it makes the same hypotheses faster.
+    """fairseq's generator, which makes the same hypotheses faster on a CPU.
 
     fairseq copies the keys and values of all hypotheses at every step. Here they stay where they
-    were written, in the *slots* of their sentence, and a mask says which slots are the words of a
-    hypothesis: beam search reorders masks. The slots also keep words and scores. The first step
-    has a single row for each sentence, and the last sentence of the batch takes the place of one
-    that is finished.
+    were written, and beam search reorders masks: see :class:`capsnmt.modules.cache.Search`. The
+    first step has a single row for each sentence, and the last sentence of the batch takes the
+    place of one that is finished.
 
-    Everything else is fairseq's own search: decoders with a mechanism, ensembles, prefixes, other
-    strategies, a language model, whatever changes the probabilities of words, and other devices.
+    Everything else is fairseq's own search: prefixes, other strategies, a language model, whatever
+    changes the probabilities of words, and other devices.
 
     **D**: the hypotheses have no ``attention``, which no command prints; ``--print-alignment`` has
     a generator of its own.
     """
 
     search: Any
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        if type(self.search) is strategies.BeamSearch:
-            self.search = BeamSearch(self.tgt_dict)
 
     def _generate(
         self,
@@ -51,34 +51,100 @@ class Generator(SequenceGenerator):
     ) -> Hypotheses:
         found = None
         own = prefix_tokens is None and constraints is None and bos_token != self.pad
-        if own and self.searches_plainly(sample):  # fairseq never reads padding as a word
+        if own and self.searches(sample):  # fairseq never reads padding as a word
             found = Search(self, sample["net_input"], bos_token).run()
         if found is None:
             found = super()._generate(sample, prefix_tokens, constraints, bos_token)
         return found
 
-    def searches_plainly(self, sample: Dict[str, Any]) -> bool:
-        """Return whether this is a plain beam search of one plain decoder for text on a CPU."""
+    def searches(self, sample: Dict[str, Any]) -> bool:
+        """Return whether this is a plain beam search for text on a CPU."""
         source = sample["net_input"].get("src_tokens")
         return (
             source is not None
             and source.device.type == "cpu"
             and self.min_len <= self.longest(source)
             and self.vocab_size > 2 * self.beam_size + 1
-            and type(self.search) is BeamSearch
+            and type(self.search) is strategies.BeamSearch
             and self.lm_model is None
             and self.repeat_ngram_blocker is None
             and self.token_indices_to_suppress is None
             and not self.match_source_len
             and self.temperature == 1
             and self.unk_penalty == 0
-            and self.model.models_size == 1
-            and is_plain(self.model.single_model)
+            and open_observer() is None
+            and all(map(is_searchable, self.model.models))
         )
 
     def longest(self, source: Tensor) -> int:
         """Return the most words of a translation of these sentences, without the end."""
         return min(int(self.max_len_a * source.size(1) + self.max_len_b), self.max_len - 1)
+
+
+def is_searchable(model: Any) -> bool:
+    """Return whether all that the decoder keeps between two steps is in caches of our attentions.
+
+    With ``--cross-self-attention`` the source is among the keys of the words. Dropout that is on
+    (``--retain-dropout``) would be the same for all hypotheses at first.
+    """
+    decoder = model.decoder
+    return (
+        next(decoder.parameters()).device.type == "cpu"
+        and not getattr(decoder, "cross_self_attention", False)
+        and inherits(decoder, FairseqIncrementalDecoder, "reorder_incremental_state_scripting")
+        and not any(keeps_more(module) for module in decoder.modules() if module is not decoder)
+    )
+
+
+def keeps_more(module: nn.Module) -> bool:
+    """Return whether a module of a decoder has state that is not in a cache of ours, or dropout."""
+    if getattr(module, "apply_during_inference", False):
+        return True
+    methods = "reorder_incremental_state", "_get_input_buffer", "_set_input_buffer"
+    return hasattr(module, methods[0]) and not inherits(module, Hosted, *methods)
+
+
+class Model:
+    """One of the models that search together, and what its decoder keeps between two steps."""
+
+    def __init__(self, model: Any, inputs: Dict[str, Any]) -> None:
+        self.model, self.decoder, self.encoder = model, model.decoder, model.encoder
+        self.encoded = self.encoder.forward_torchscript(inputs)
+        self.state = cache.Search()
+        self.in_order: List[Any] = [
+            module
+            for module in self.decoder.modules()
+            if isinstance(module, Hosted) and module.reads_order
+        ]
+        # nobody reads the weights of an attention
+        unread = inherits(self.decoder, TransformerDecoder, "forward", "extract_features")
+        self.settings = {"alignment_layer": -1} if unread else {}
+        self.has_logits = (
+            inherits(self.decoder, TransformerDecoderBase, *PROBABILITIES)
+            and inherits(model, TransformerModelBase, *PROBABILITIES)
+            and getattr(self.decoder, "adaptive_softmax", None) is None
+        )
+
+    def step(self, words: Tensor, mask: Tensor, normal: bool) -> Tensor:
+        """Return logits ``[B k, V]`` of the words after ``[B k, t]``, or log-probabilities."""
+        self.state.mask = mask
+        logits, more = self.decoder.forward(
+            words, encoder_out=self.encoded, incremental_state=self.state, **self.settings
+        )
+        if normal:
+            given = logits[:, -1:], more
+            logits = self.model.get_normalized_probs(given, log_probs=True, sample=None)
+        return logits[:, -1].float()
+
+    def reorder(self, rows: Tensor) -> None:
+        """Reorder the caches whose keys are in order by hypotheses."""
+        for module in self.in_order:
+            module.reorder_incremental_state(self.state, rows)
+
+    def move(self, free: Sequence[int], last: Sequence[int], order: Tensor) -> None:
+        """Move the last sentences into the places of finished ones."""
+        self.state.move(free, last, len(order))
+        self.encoded = self.encoder.reorder_encoder_out(self.encoded, order)
 
 
 class Search:
@@ -89,39 +155,39 @@ class Search:
     Attributes:
         ids: the places of the unfinished sentences in the batch.
         mask: ``[B, k, S]``, 0 at the slots of a hypothesis, otherwise minus infinity.
-        words: ``[B, S]``.
-        totals: ``[B, S]``, the scores of the hypotheses up to these words.
+        words: ``[B, k, t]``.
+        totals: ``[B, k, t]``, the scores of the hypotheses up to these words.
     """
 
     @torch.no_grad()
     def __init__(self, settings: Generator, inputs: Dict[str, Any], bos: Optional[int]) -> None:
         self.settings, self.beam = settings, settings.beam_size
         self.max_len = settings.longest(inputs["src_tokens"])
-        model = settings.model.single_model
-        self.decoder = PlainDecoder.of(model.decoder)
-        self.memory = Memory(self.decoder, model.encoder.forward_torchscript(inputs))
+        self.models = [Model(model, inputs) for model in settings.model.models]
+        self.normal = len(self.models) > 1 or not self.models[0].has_logits
         sentences = inputs["src_tokens"].size(0)
         self.ids = list(range(sentences))
         self.found: Hypotheses = [[] for _ in self.ids]
-        self.mask = self.memory.mask.new_zeros(sentences, 1, 1)
         first = settings.eos if bos is None else bos
-        self.words = self.mask.new_full((sentences, 1), first, dtype=torch.long)
-        self.totals = self.mask.new_zeros(sentences, 1, dtype=torch.float32)
+        self.words = torch.full((sentences, 1, 1), first, dtype=torch.long, device="cpu")
+        self.mask = torch.zeros(sentences, 1, 1, dtype=torch.float32, device="cpu")
+        self.totals = torch.zeros_like(self.mask)
 
     @torch.no_grad()
     def run(self) -> Optional[Hypotheses]:
         """Return fairseq's list of hypotheses of each sentence, best first; None: not a number."""
         for step in range(self.max_len + 1):
-            width = self.mask.size(1)  # the rows of a sentence: 1 at first, then k
-            logits = self.decoder.step(step, self.words[:, -width:], self.memory, self.mask)
-            totals = self.totals[:, -width:]
             pad, end = self.settings.pad, self.settings.eos
             never = end if step < self.settings.min_len else -1
             only = end if step == self.max_len else -1
-            scores, words, beams = choose(logits, totals, 2 * self.beam, pad, never, only)
+            scores, words, beams = choose(
+                self.logits(),
+                self.totals[..., -1],
+                *(2 * self.beam, pad, never, only, self.normal),
+            )
             if scores.isnan().any():
                 return None
-            ends = words.eq(self.settings.eos) & scores.ne(-torch.inf)
+            ends = words.eq(end) & scores.ne(-torch.inf)
             kept = self.finish(step, ends[:, : self.beam], scores, beams)
             if kept is not None:
                 if not kept:
@@ -131,6 +197,14 @@ class Search:
                 return None
             self.extend(scores, words, beams, ends)
         return [sorted(each, key=lambda found: -float(found["score"])) for each in self.found]
+
+    def logits(self) -> Tensor:
+        """Return what the models say of the next words, ``[B k, V]``."""
+        words = self.words.flatten(0, 1)
+        said = [model.step(words, self.mask, self.normal) for model in self.models]
+        if len(said) == 1:
+            return said[0]
+        return torch.logsumexp(torch.stack(said), 0) - math.log(len(said))
 
     def finish(self, step: int, ends: Tensor, scores: Tensor, beams: Tensor) -> Optional[List[int]]:
         """Store the hypotheses that end; return the unfinished sentences if any is finished.
@@ -144,11 +218,11 @@ class Search:
         if not ends.any():
             return None
         sentence, candidate = ends.nonzero(as_tuple=True)
-        slots = self.mask[sentence, beams[sentence, candidate]].eq(0)  # each has one a step
+        beam = beams[sentence, candidate]
         score = scores[sentence, candidate].unsqueeze(1)
-        words, totals = (x[sentence][slots].view(-1, step + 1) for x in (self.words, self.totals))
-        tokens = torch.cat([words[:, 1:], words.new_full(score.shape, self.settings.eos)], 1)
-        totals = torch.cat([totals[:, 1:], score], 1)
+        words, totals = self.words[sentence, beam, 1:], self.totals[sentence, beam, 1:]
+        tokens = torch.cat([words, words.new_full(score.shape, self.settings.eos)], 1)
+        totals = torch.cat([totals, score], 1)
         steps = torch.cat([totals[:, :1], totals.diff(dim=1)], 1)
         if self.settings.normalize_scores:
             score = score / (step + 1) ** self.settings.len_penalty
@@ -182,7 +256,13 @@ class Search:
         order = list(range(count))
         for place, moved in zip(free, last):
             order[place] = moved
-        self.memory.move(free, last, count)
+        if order:
+            width = self.mask.size(1)
+            left = torch.tensor(order, device="cpu")
+            rows = left.unsqueeze(1) * width + torch.arange(width, device="cpu")
+            for model in self.models:
+                model.move(free, last, left)
+                model.reorder(rows.flatten())
         self.ids = [self.ids[place] for place in order]
         self.mask, self.words, self.totals = (
             x[order] for x in (self.mask, self.words, self.totals)
@@ -193,58 +273,21 @@ class Search:
         """Continue the hypotheses by the k best candidates that do not end."""
         chosen = torch.sort(ends, dim=1, stable=True).indices[:, : self.beam]
         scores, words, beams = (x.gather(1, chosen) for x in (scores, words, beams))
-        ancestors = self.mask.gather(1, beams.unsqueeze(-1).expand(-1, -1, self.mask.size(-1)))
+        if any(model.in_order for model in self.models):
+            width = self.mask.size(1)
+            first = torch.arange(0, len(self.ids) * width, width, device="cpu")
+            for model in self.models:
+                model.reorder((beams + first.unsqueeze(1)).flatten())
         own = self.mask.new_full((self.beam, self.beam), -torch.inf)
         own = own.fill_diagonal_(0).expand(len(self.ids), -1, -1)
-        self.mask = torch.cat([ancestors, own], dim=-1)
-        self.words = torch.cat([self.words, words], dim=1)
-        self.totals = torch.cat([self.totals, scores], dim=1)
+        self.mask = torch.cat([continued(self.mask, beams), own], dim=-1)
+        self.words = torch.cat([continued(self.words, beams), words.unsqueeze(-1)], -1)
+        self.totals = torch.cat([continued(self.totals, beams), scores.unsqueeze(-1)], -1)
 
 
-class BeamSearch(strategies.BeamSearch):
-    """fairseq's ``BeamSearch``: it reads a few words of each hypothesis instead of all.
-
-    No hypothesis contributes more than as many words as are chosen of all together. On a CPU
-    ``topk`` copies what it chooses from, which takes longer than to find these words if they are
-    many. The result is the same, except that words of equal score may be chosen in another order.
-    """
-
-    # words; with fewer, 256 and 320 hypotheses took 0.6 to 0.95 of the speed on an AMD EPYC
-    FROM = 12_000
-
-    def step(
-        self, step: int, lprobs: Tensor, *context: Any, candidate_multiple: int = 2, **more: Any
-    ) -> Tuple[Tensor, Tensor, Tensor]:
-        """Return scores, words and hypotheses of the best continuations ``[B, candidates]``.
-
-        A sentence has ``candidate_multiple`` times as many candidates as hypotheses. The
-        log-probabilities of the words are ``[B, beam, V]``.
-        """
-        if candidate_multiple != 2:  # fairseq 0.12.2 has no other
-            more["candidate_multiple"] = candidate_multiple
-        width = candidate_multiple * lprobs.size(1) + 1  # fairseq never chooses all words
-        if lprobs.device.type != "cpu" or lprobs.size(-1) < max(self.FROM, width**2):
-            return super().step(step, lprobs, *context, **more)
-        words = best_words(lprobs, width)
-        chosen, place, beams = super().step(step, lprobs.gather(-1, words), *context, **more)
-        return chosen, words.flatten(1).gather(1, beams * width + place), beams
-
-
-def best_words(lprobs: Tensor, k: int) -> Tensor:
-    """Return the k best words of each row ``[..., V]``, best first: ``[..., k]``.
-
-    The words are dealt to groups. The k best words lie in the k groups with the best maxima, or
-    among the few words that are left over.
-    """
-    size = math.isqrt(lprobs.size(-1) // k)  # about as many members to look at as maxima
-    groups = lprobs.size(-1) // size
-    dealt = groups * size
-    maxima = lprobs[..., :dealt].unflatten(-1, (size, groups)).amax(-2)
-    first = maxima.topk(k).indices.unsqueeze(-2)
-    members = first + torch.arange(0, dealt, groups, device=lprobs.device).unsqueeze(-1)
-    rest = torch.arange(dealt, lprobs.size(-1), device=lprobs.device).expand(*lprobs.shape[:-1], -1)
-    words = torch.cat([members.flatten(-2), rest], dim=-1)
-    return words.gather(-1, lprobs.gather(-1, words).topk(k).indices)
+def continued(x: Tensor, beams: Tensor) -> Tensor:
+    """Return ``[B, k, n]`` in the order of hypotheses ``[B, k']``."""
+    return x.gather(1, beams.unsqueeze(-1).expand(-1, -1, x.size(-1)))
 
 
 def generate_faster() -> None:
