@@ -106,10 +106,9 @@ class Hosted(FairseqIncrementalState):
     def reads_order(self) -> bool:
         """Whether the keys of a hypothesis must be in order and alone: each has its cache then.
 
-        **D**: so does any attention with own scores, as :class:`CapsuleAttention`, and one with an
-        own cache: they may depend on the places of the keys.
+        **D**: so does any attention with an own cache or its own way to attend.
         """
-        return not inherits(self, Attention, "project", "attend", "scores")
+        return not inherits(self, Attention, "project", "attend")
 
     def _set_input_buffer(
         self, incremental_state: Optional[IncrementalState], cache: Cache

@@ -256,11 +256,19 @@ class Attention(nn.Module):
         by_products = self.training and SHORTCUTS.products_are_faster(q, k)
         if need_weights or self.reads_scores or by_products:
             scores = torch.matmul(q * self.scaling, k.transpose(-1, -2))
+            places: Optional[Tensor] = None
+            if isinstance(cache, Slots) and not self.cross:  # of each hypothesis, in order
+                places = cache.search.places().unsqueeze(1).expand(-1, q.size(1), -1, -1)
+                scores, key_padding_mask = by_hypothesis(scores.gather(-1, places), length), None
             scores = self.scores(scores, attn_mask, key_padding_mask, cache)
             mask = additive_mask(attn_mask, key_padding_mask, like=q)
             scores = scores if mask is None else scores + mask
             mixed, weights = self.weights(scores, need_weights)
-            heads = torch.matmul(self.dropout_module(mixed), v)
+            mixed = self.dropout_module(mixed)
+            if places is not None:
+                mixed = by_sentence(mixed, sentences)
+                mixed = mixed.new_zeros(*mixed.shape[:3], k.size(2)).scatter(-1, places, mixed)
+            heads = torch.matmul(mixed, v)
         elif isinstance(cache, Slots):
             heads = SHORTCUTS.attend_to_slots(q, k, v, key_padding_mask, self.scaling)
         else:

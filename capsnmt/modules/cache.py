@@ -17,6 +17,7 @@ Of slots it is what is added to the scores, ``[B, k, K]`` for k hypotheses a sen
 """
 
 FIRST_SLOTS = 64
+OF_SENTENCES = {"prev_key", "prev_value", "prev_key_padding_mask"}
 
 
 class Search(Dict[str, Any]):
@@ -32,18 +33,36 @@ class Search(Dict[str, Any]):
 
     mask: Tensor
 
+    def places(self) -> Tensor:
+        """Return the slots of each hypothesis in the order of its words, ``[B, k, words]``."""
+        known: Optional[Tuple[Tensor, Tensor]] = getattr(self, "known", None)
+        if known is None or known[0] is not self.mask:
+            seen = self.mask.eq(0)
+            found = seen.nonzero()[:, 2].view(*seen.shape[:2], -1)  # each has as many
+            known = self.known = self.mask, found
+        return known[1]
+
     def move(self, free: Sequence[int], last: Sequence[int], count: int) -> None:
         """Move the last sentences into the places of finished ones, and keep so many."""
         for cache in self.values():
+            for name in OF_SENTENCES.intersection(cache if isinstance(cache, Slots) else ()):
+                if free:
+                    cache[name][free] = cache[name][last]
+                cache[name] = cache[name][:count]
+
+    def reorder(self, new_order: Tensor) -> None:
+        """Reorder by hypotheses what is not of a sentence."""
+        for cache in self.values():
             if isinstance(cache, Slots):
-                for name, tensor in cache.items():
-                    if free:
-                        tensor[free] = tensor[last]
-                    cache[name] = tensor[:count]
+                for name in cache.keys() - OF_SENTENCES:
+                    cache[name] = cache[name].index_select(0, new_order)
 
 
 class Slots(Dict[str, Tensor]):
-    """The cache of one attention in a :class:`Search`: keys and values ``[B, S, H, d_h]``."""
+    """The cache of one attention in a :class:`Search`: keys and values ``[B, S, H, d_h]``.
+
+    What else an attention keeps is of hypotheses, ``[B k, ..]``.
+    """
 
     def __init__(self, search: Search) -> None:
         super().__init__()

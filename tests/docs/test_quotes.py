@@ -92,37 +92,27 @@ SYSTEMS = {
     "a wider baseline with EM routing's parameters": "baseline_wider",
     "inverted routing of heads": "tsai2020_inverted",
     "attention residuals": "chen2026_attention_residuals",
-    "Transformer": "baseline",
-    "EM routing of heads": "em_routing",
-    "output disagreement, weight 1 from the first update": "output_disagreement",
-    "both": "em_routing_output_disagreement",
 }
 
 
-def scored(system: str, updates: str, seeds: str) -> List[float]:
+def scored(system: str, seeds: str) -> List[float]:
     """The score of a system, and its deviation over seeds, in the results."""
     if system == "published":
         text = " ".join((REPO / "docs" / "results.md").read_text("utf-8").split())
         return numbers(re.findall(r"the published (\S+) BLEU on test_2016_flickr", text)[0])
-    row = SYSTEMS[system]
-    if updates == "to the end":  # the seeds, and their mean
-        return cell("results.md", "row | seed", row, 4, place=0 if seeds == "1" else int(seeds))
-    mean = cell("results_archive.md", "mean of seeds 1, 2, 3", row, 1) if seeds == "3" else []
-    return mean or [of_seed_1(row)]
+    place = 0 if seeds == "1" else int(seeds)  # the seeds, and their mean
+    return cell("results.md", "row | seed", SYSTEMS[system], 4, place=place)
 
 
 def test_the_scores_of_the_readme_are_those_of_the_rows_that_it_names() -> None:
-    table = rows(section(REPO / "README.md", "results").partition("\nLogical")[0])[2:]
-    assert len(table) == 7
-    for title, updates, seeds, found in table:
-        of_recipe = title.rpartition(": ")[2].replace(" (no routing)", "")
-        systems = re.split("[;,] " if ":" in title else "; ", of_recipe)
-        quoted = found.split("; ")
-        counts = seeds.split("; ")
-        counts *= len(systems) if len(counts) == 1 else 1
+    table = rows(section(REPO / "README.md", "results").partition("\nWMT")[0])[2:]
+    assert len(table) == 2
+    for title, seeds, found in table:
+        systems = re.split("[;,] ", title.replace(" (no routing)", ""))
+        quoted, counts = found.split("; "), seeds.split("; ")
         assert len(systems) == len(quoted) == len(counts)
         for system, count, score in zip(systems, counts, quoted):
-            known = scored(system, updates, count)
+            known = scored(system, count)
             places = len(score.partition(" ")[0].partition(".")[2])
             assert numbers(score) == pytest.approx(known, rel=0, abs=0.501 / 10**places), system
 

@@ -137,7 +137,8 @@ class Model:
         return logits[:, -1].float()
 
     def reorder(self, rows: Tensor) -> None:
-        """Reorder the caches whose keys are in order by hypotheses."""
+        """Reorder by hypotheses the caches whose keys are in order, and what others keep."""
+        self.state.reorder(rows)
         for module in self.in_order:
             module.reorder_incremental_state(self.state, rows)
 
@@ -273,11 +274,10 @@ class Search:
         """Continue the hypotheses by the k best candidates that do not end."""
         chosen = torch.sort(ends, dim=1, stable=True).indices[:, : self.beam]
         scores, words, beams = (x.gather(1, chosen) for x in (scores, words, beams))
-        if any(model.in_order for model in self.models):
-            width = self.mask.size(1)
-            first = torch.arange(0, len(self.ids) * width, width, device="cpu")
-            for model in self.models:
-                model.reorder((beams + first.unsqueeze(1)).flatten())
+        width = self.mask.size(1)
+        first = torch.arange(0, len(self.ids) * width, width, device="cpu")
+        for model in self.models:
+            model.reorder((beams + first.unsqueeze(1)).flatten())
         own = self.mask.new_full((self.beam, self.beam), -torch.inf)
         own = own.fill_diagonal_(0).expand(len(self.ids), -1, -1)
         self.mask = torch.cat([continued(self.mask, beams), own], dim=-1)
