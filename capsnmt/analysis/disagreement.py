@@ -1,4 +1,4 @@
-"""The three disagreement terms of a trained model (Li et al. 2021, eq 5 to 7)."""
+"""The disagreement terms of a trained model (Li et al. 2021, eq 5 to 7), and their rivals."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Disagreement(Analysis):
         self.terms: StreamingMeans[Tuple[str, int, str]] = StreamingMeans()
 
     def on_attention(self, call: AttentionCall) -> None:
-        record = DisagreementRecord(TERMS, [call.place])
+        record = DisagreementRecord(TERMS, [call.place], call.queries, call.queries)
         record.add(call.place, call.values, call.weights, call.heads)
         for (_, term), (measured,) in record.values.items():
             real = call.keys if term == "subspace" else call.queries

@@ -76,18 +76,16 @@ class DisagreementPenalty:
                     + (f"choose from {has}" if has else "give an --arch of capsnmt")
                 )
 
-    def measure(
-        self, record: DisagreementRecord, source: Tensor, target: Tensor, like: Tensor
-    ) -> Measured:
+    def measure(self, record: DisagreementRecord, like: Tensor) -> Measured:
         """Return the mean of each chosen term in each chosen attention, 0 where no layer ran.
 
         Every worker has the same keys in the same order: fairseq sums logged values by position.
-        The masks are those of :meth:`.DisagreementRecord.mean`; ``like`` is like the loss.
+        ``like`` is like the loss.
         """
         measured = {}
         for term, attention in itertools.product(TERMS, ATTENTIONS):
             if term in self.terms and attention in self.attentions:
-                mean = record.mean(attention, term, source, target)
+                mean = record.mean(attention, term)
                 measured[term, attention] = like.new_zeros(()) if mean is None else mean
         return measured
 

@@ -56,7 +56,8 @@ class LabelSmoothedCrossEntropyWithDisagreementCriterion(ChunkedLabelSmoothedCro
         \mathcal{L} = \mathcal{L}_{\mathrm{LS}} + \lambda \, n \sum_{a} \sum_{t}
         \frac{1}{|\mathrm{layers}_a|} \sum_{l \in \mathrm{layers}_a} D_{t}(a, l)
 
-    over the chosen attentions :math:`a` and terms :math:`t` (eq. 5 to 7 with the sign of a loss).
+    over the chosen attentions :math:`a` and terms :math:`t` (eq. 5 to 7 with the sign of a loss, or
+    a rival's: :mod:`capsnmt.modules.disagreement`).
     :math:`n` is the sample size by which fairseq divides the gradient, so :math:`\lambda` does not
     depend on batch size, accumulation and number of workers. :math:`D` is a mean over the real
     tokens of the batch, in fp32. The layers are those that ran; if layer dropout leaves none, they
@@ -96,13 +97,15 @@ class LabelSmoothedCrossEntropyWithDisagreementCriterion(ChunkedLabelSmoothedCro
 
         Unreduced losses exclude the penalty, which belongs to no single token.
         """
-        with record_disagreement(self.penalty.terms, self.penalty.attentions) as record:
+        real = (
+            sample["net_input"]["src_tokens"].ne(self.task.source_dictionary.pad()),
+            sample["net_input"]["prev_output_tokens"].ne(self.padding_idx),
+        )
+        with record_disagreement(self.penalty.terms, self.penalty.attentions, *real) as record:
             loss, sample_size, logging_output = super().forward(model, sample, reduce=reduce)
         self.penalty.require_attentions(model, record)
         self.require_decoder(model)
-        source = sample["net_input"]["src_tokens"].ne(self.task.source_dictionary.pad())
-        target = sample["net_input"]["prev_output_tokens"].ne(self.padding_idx)
-        measured = self.penalty.measure(record, source, target, like=loss)
+        measured = self.penalty.measure(record, like=loss)
         weight = self.penalty.weight_at(getattr(unwrapped(model), "num_updates", 0))
         if model.training and reduce and weight > 0:
             loss = loss + sample_size * weight * sum(measured.values())

@@ -97,11 +97,11 @@ class SentenceClassificationCriterion(FairseqCriterion):
             raise SystemExit(
                 "--disagreement has no effect on a frozen encoder; drop it, or --freeze-encoder"
             )
-        with record_disagreement(self.penalty.terms, self.penalty.attentions) as record:
+        real = net_input["src_tokens"].ne(self.task.source_dictionary.pad())
+        with record_disagreement(self.penalty.terms, self.penalty.attentions, real) as record:
             logits = model(**net_input)
         self.penalty.require_attentions(model, record)
-        real = net_input["src_tokens"].ne(self.task.source_dictionary.pad())
-        return logits, self.penalty.measure(record, real, real, like=logits.float())
+        return logits, self.penalty.measure(record, like=logits.float())
 
     @classmethod
     def reduce_metrics(cls, logging_outputs: List[Dict[str, Any]]) -> None:

@@ -158,8 +158,7 @@ def measured_apart(observer: Optional[AttentionObserver], records: bool) -> Iter
     """Compute what is measured in the first run, for nobody."""
     with ExitStack() as stack:
         if isinstance(observer, DisagreementRecord):
-            again = DisagreementRecord(observer.terms, observer.roles)
-            stack.enter_context(observe_attentions(again))
+            stack.enter_context(observe_attentions(observer.again()))
         if records:
             stack.enter_context(record_routing(apart=True))
         yield

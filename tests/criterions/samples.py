@@ -79,23 +79,56 @@ def disagreement_of_vectors(heads: Sequence[Tensor]) -> Tensor:
     return torch.stack(cosines).sum() / H**2
 
 
+def orthogonality_of_vectors(heads: Sequence[Tensor]) -> Tensor:
+    """The squared cosines of all pairs of the H vectors of one token."""
+    norms = [dot(head, head).sqrt() for head in heads]
+    pairs = [(dot(x, y) / (a * b)) ** 2 for x, a in zip(heads, norms) for y, b in zip(heads, norms)]
+    return torch.stack(pairs).sum() / len(heads) ** 2
+
+
+def dependence_of_heads(heads: Sequence[Tensor]) -> Tensor:
+    """The normalised HSIC of all pairs of heads ``[n, d_h]`` of one sentence, by its definition."""
+    n, kernels = len(heads[0]), []
+    centring = torch.eye(n, dtype=heads[0].dtype) - 1 / n
+    for head in heads:
+        kernels.append(torch.stack([torch.stack([dot(x, y) for y in head]) for x in head]))
+
+    def hsic(K: Tensor, L: Tensor) -> Tensor:
+        return torch.trace(K @ centring @ L @ centring) / (n - 1) ** 2
+
+    pairs = [
+        hsic(K, L) / (hsic(K, K) * hsic(L, L)).sqrt() if n > 1 else K.sum() * 0
+        for K in kernels
+        for L in kernels
+    ]
+    return torch.stack(pairs).sum() / len(heads) ** 2
+
+
 def disagreement_of_overlaps(heads: Sequence[Tensor]) -> Tensor:
     """Li et al. 2021, eq. 6, negated: the H rows of weights of one query."""
     H = len(heads)
     return torch.stack([dot(heads[i], heads[j]) for i in range(H) for j in range(H)]).sum() / H**2
 
 
-def term_of_pairs(layers: List[List[Tensor]], real: Tensor, overlaps: bool) -> Tensor:
+OF_TOKENS = {
+    "subspace": disagreement_of_vectors,
+    "position": disagreement_of_overlaps,
+    "output": disagreement_of_vectors,
+    "orthogonality": orthogonality_of_vectors,
+}
+
+
+def term_of_pairs(layers: List[List[Tensor]], real: Tensor, term: str) -> Tensor:
     """The mean over layers ``[B, H, L, .]`` of the mean over real tokens ``[B, L]``."""
-    oracle = disagreement_of_overlaps if overlaps else disagreement_of_vectors
     means = []
     for layer in layers:
-        tokens = [
-            oracle(layer[b][:, l])
-            for b in range(real.size(0))
-            for l in range(real.size(1))
-            if real[b, l]
-        ]
+        tokens = []
+        for heads, kept in zip(layer, real):
+            of_tokens = heads[:, kept].transpose(0, 1)  # [n, H, .]
+            if term == "hsic":
+                tokens += [dependence_of_heads(of_tokens.transpose(0, 1))] * len(of_tokens)
+            else:
+                tokens += [OF_TOKENS[term](token) for token in of_tokens]
         means.append(torch.stack(tokens).mean())
     return torch.stack(means).mean()
 

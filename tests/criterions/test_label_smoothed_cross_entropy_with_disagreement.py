@@ -40,7 +40,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Dict[Tuple[str, str], List[Tensor]]
     add = DisagreementRecord.add
 
     def spy(self: Any, role: str, values: Tensor, weights: Any, heads: Tensor) -> None:
-        for term, x in zip(TERMS, (values, weights, heads)):
+        for term, x in zip(TERMS, (values, weights, heads, heads, heads)):
             handed.setdefault((role, term), []).append(x)
         add(self, role, values, weights, heads)
 
@@ -65,7 +65,7 @@ def test_the_penalty_and_its_gradient_equal_the_papers_sums_over_the_real_tokens
     of_source = attention == "enc-self" or (attention, term) == ("enc-dec", "subspace")
     layers = seen[attention, term]
     assert len(layers) == 2
-    expected = term_of_pairs(layers, source if of_source else target, overlaps=term == "position")
+    expected = term_of_pairs(layers, source if of_source else target, term)
     torch.testing.assert_close(logs[f"disagreement_{term}"], expected.detach() * size)
     plain, _, plain_logs = ours(disagreement_weight=0)(model, sample)
     torch.testing.assert_close(loss, plain + 0.7 * size * expected)
@@ -145,7 +145,7 @@ def test_the_mean_is_over_the_layers_that_ran_and_workers_log_the_same_names(see
         loss, size, log = ours(model, SAMPLE)
         assert loss.isfinite()
         layers = seen.get(("enc-self", "output"), [])
-        expected = term_of_pairs(layers, source, overlaps=False) if layers else loss * 0
+        expected = term_of_pairs(layers, source, "output") if layers else loss * 0
         torch.testing.assert_close(log["disagreement_output_enc_self"], expected.detach() * size)
         logs.append([(name, type(value)) for name, value in log.items()])
         ran.add(len(layers))
@@ -159,7 +159,7 @@ def test_with_cross_self_attention_the_decoders_values_are_of_both_sides(seen: D
     _, size, logs = criterion(**settings)(model, SAMPLE)
     net_input = SAMPLE["net_input"]
     real = torch.cat([net_input["src_tokens"], net_input["prev_output_tokens"]], dim=1).ne(PAD)
-    expected = term_of_pairs(seen["dec-self", "subspace"], real, overlaps=False)
+    expected = term_of_pairs(seen["dec-self", "subspace"], real, "subspace")
     torch.testing.assert_close(logs["disagreement_subspace"], expected.detach() * size)
 
 

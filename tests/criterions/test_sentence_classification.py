@@ -15,7 +15,7 @@ from capsnmt.criterions.sentence_classification import (
     SentenceClassificationCriterion,
     SentenceClassificationCriterionConfig,
 )
-from capsnmt.modules.disagreement import record_disagreement
+from capsnmt.modules.disagreement import TERMS, record_disagreement
 from capsnmt.sentences.measures import Counts
 from tests.criterions.samples import logged
 from tests.sentences.systems import build, make_task
@@ -95,15 +95,15 @@ def mean_of(record: Any, term: str, real: Tensor) -> Tensor:
     return torch.stack([(v * real).sum() / real.sum() for v in record.values["enc-self", term]])
 
 
-@pytest.mark.parametrize("term", ["output", "subspace", "position"])
+@pytest.mark.parametrize("term", TERMS)
 def test_disagreement_is_added_in_training_and_only_logged_in_validation(term: str) -> None:
     model, sample = classifier("--head-aggregation", "em").train(), make_sample()
     settings = {"disagreement": term, "disagreement_weight": 0.7}
     plain = criterion()(model, sample)[0]
     loss, size, logs = criterion(**settings)(model, sample)
-    with record_disagreement([term], ["enc-self"]) as record:
-        model(**sample["net_input"])
     real = sample["net_input"]["src_tokens"].ne(PAD)
+    with record_disagreement([term], ["enc-self"], real) as record:
+        model(**sample["net_input"])
     expected = mean_of(record, term, real).mean()
     torch.testing.assert_close(loss, plain + 0.7 * size * expected)
     of_values = model.encoder.layers[0].self_attn.v_proj.weight
