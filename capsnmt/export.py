@@ -55,9 +55,9 @@ def _check_model(args: Mapping[str, Any], path: Path) -> None:
         raise CheckpointError(
             f"{path} is a model of --arch {args.get('arch')}; give one of --arch {MODEL}"
         )
-    # they change how a model is computed or how it starts, not which function it is
+    # they change how a model is computed, trained or starts, not which function it is
     no_mechanism = [config.RoutingConfig, config.PrecisionConfig, config.CompilationConfig]
-    no_mechanism += [config.InitialisationConfig]
+    no_mechanism += [config.InitialisationConfig, config.DropHeadConfig]
     mechanisms = (group for group in config.MECHANISMS if group not in no_mechanism)
     for name, default in defaults_of(*mechanisms).items():
         if args.get(name, default) != default:

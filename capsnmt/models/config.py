@@ -24,6 +24,7 @@ MOST_ITERATIONS = 100
 
 HEADS = {"head_aggregation": HEAD_AGGREGATIONS[1:]}
 ROUTES_HEADS = {"head_aggregation": tuple(OF_HEADS)}
+DROPS_HEADS: Values = {"drop_head": ()}
 ENC_DEC = {"head_aggregation_attention": ("enc-dec",)}
 LAYERS = {"layer_aggregation": LAYER_AGGREGATIONS[1:]}
 ROUTES_LAYERS = {"layer_aggregation": tuple(OF_LAYERS)}
@@ -134,6 +135,21 @@ class HeadAggregationConfig(FairseqDataclass):
     )
     head_capsule_norm: bool = switch(
         False, "apply layer normalisation to the output capsules", needs=[ROUTES_HEADS]
+    )
+
+
+@dataclass
+class DropHeadConfig(FairseqDataclass):
+    """Dropout of attention heads (Zhou et al. 2020)."""
+
+    drop_head: float = switch(
+        0.0, "P, the probability with which a head of any attention is dropped in training"
+    )
+    drop_head_fall_updates: int = switch(
+        0, "N: it falls from P to 0 in the first N updates", least=0, needs=[DROPS_HEADS]
+    )
+    drop_head_rise_updates: int = switch(
+        0, "M: then it rises to P in M updates", least=0, needs=[DROPS_HEADS]
     )
 
 
@@ -296,6 +312,7 @@ class InitialisationConfig(FairseqDataclass):
 MECHANISMS: Tuple[Type[FairseqDataclass], ...] = (
     RoutingConfig,
     HeadAggregationConfig,
+    DropHeadConfig,
     LayerAggregationConfig,
     MultiLayerAttentionConfig,
     CapsuleRoutingConfig,

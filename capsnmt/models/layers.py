@@ -25,6 +25,7 @@ from capsnmt.models.attention import (
 from capsnmt.models.selection import aggregates_heads, routes_scores
 from capsnmt.modules.attention import Attention
 from capsnmt.modules.disagreement import DisagreementRecord
+from capsnmt.modules.drop_head import DropHead
 from capsnmt.modules.head_aggregation import HeadGate, HeadMixing, HeadRouting
 from capsnmt.modules.layer_aggregation import LayerConnection
 from capsnmt.modules.observation import AttentionObserver, observe_attentions, open_observer
@@ -39,12 +40,15 @@ FAST_PATH_COPIES = tuple(
 
 
 def finish_attention(attention: Attention, cfg: Any, role: str, layer: int) -> None:
-    """Set the attention's role and build the aggregation of its heads.
+    """Set the attention's role and build what drops and what aggregates its heads.
 
     Call it after the layer is built: fairseq 0.12.2's encoder layer reads the shape of
     ``out_proj.weight`` in its constructor, and routing has no such weight.
     """
     attention.role = role
+    if cfg.drop_head > 0:
+        schedule = cfg.drop_head_fall_updates, cfg.drop_head_rise_updates
+        attention.drop_head = DropHead(cfg.drop_head, *schedule)
     if not aggregates_heads(cfg, role, layer):
         return
     if cfg.head_aggregation == "gated":

@@ -16,7 +16,10 @@ from fairseq.utils import safe_getattr
 from capsnmt.cli import ConfigurationError
 
 Values = Mapping[str, Sequence[Any]]
-"""Options and the values that each of them may have; of a comma-separated list, one word."""
+"""Options and the values that each may have; of a comma-separated list, one word.
+
+No values: all that switch something on.
+"""
 
 OFF = (None, False, 0, "", "none")
 TYPES: Dict[type, Tuple[str, Sequence[type]]] = {
@@ -89,7 +92,9 @@ def _bounds(own: Switch) -> str:
 
 def _spelled_needs(values: Values) -> str:
     return " and ".join(
-        f"no {flag(name)}" if allowed == (None,) else f"{flag(name)} {'|'.join(map(str, allowed))}"
+        f"no {flag(name)}"
+        if allowed == (None,)
+        else f"{flag(name)} {'|'.join(map(str, allowed))}".strip()
         for name, allowed in values.items()
     )
 
@@ -172,7 +177,8 @@ def idle_switches(args: Any, *groups: Any) -> Iterator[Tuple[str, str]]:
 def _lacking(args: Any, values: Values) -> Optional[str]:
     """Return the first option that has none of its values."""
     for name, allowed in values.items():
-        if not words_of(safe_getattr(args, name)) & set(allowed):
+        value = safe_getattr(args, name)
+        if not (words_of(value) & set(allowed) if allowed else value not in OFF):
             return name
     return None
 

@@ -21,10 +21,10 @@ from capsnmt.models.switches import (
 )
 
 STACKS = ("encoder", "decoder")
-# fairseq's probabilities
+# fairseq's probabilities, and ours
 PROBABILITIES = (
     *("dropout", "attention_dropout", "activation_dropout", "adaptive_softmax_dropout"),
-    *("encoder_layerdrop", "decoder_layerdrop"),
+    *("encoder_layerdrop", "decoder_layerdrop", "drop_head"),
 )
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from .attention import Attention
 from .capsule_attention import CapsuleAttention
 from .disagreement import record_disagreement
+from .drop_head import DropHead
 from .head_aggregation import HeadGate, HeadMixing, HeadRouting
 from .layer_aggregation import TransparentMixture, layer_aggregation, layer_connection
 from .layer_aggregation.attention import DepthAttention
@@ -34,6 +35,7 @@ __all__ = [
     "CapsuleAttention",
     "DepthAttention",
     "DepthWeightedAverage",
+    "DropHead",
     "DynamicCombination",
     "HeadGate",
     "HeadMixing",

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from capsnmt.modules.autocast import convert_once
 from capsnmt.modules.cache import Cache, Slots, append, keep, kept
+from capsnmt.modules.drop_head import DropHead
 from capsnmt.modules.dropout import Dropout
 from capsnmt.modules.head_aggregation import HeadGate, HeadMixing
 from capsnmt.modules.masks import additive_mask
@@ -73,6 +74,7 @@ class Attention(nn.Module):
         role: ``enc-self``, ``enc-dec`` or ``dec-self``, for what observes it.
         out_proj: W^O, or a module that takes its place, such as
             :class:`capsnmt.modules.head_aggregation.HeadRouting`.
+        drop_head: drops heads in training; None unless some are dropped.
         head_gate: scales the heads before ``out_proj``; None unless they are gated.
         score_mixing: mixes the scores over the heads; None unless heads talk.
         weight_mixing: mixes the weights over the heads; None unless heads talk.
@@ -116,6 +118,7 @@ class Attention(nn.Module):
         self.v_proj = nn.Linear(self.source_dim, embed_dim)
         self.q_proj = nn.Linear(embed_dim, embed_dim)
         self.out_proj: nn.Module = nn.Linear(embed_dim, embed_dim)
+        self.drop_head: Optional[DropHead] = None
         self.head_gate: Optional[HeadGate] = None
         self.score_mixing: Optional[HeadMixing] = None
         self.weight_mixing: Optional[HeadMixing] = None
@@ -187,6 +190,8 @@ class Attention(nn.Module):
 
     def aggregate(self, heads: Tensor, query: Tensor) -> Tensor:
         """Return the output ``[L, B, d]`` of heads ``[B, H, L, d_h]`` and queries ``[L, B, d]``."""
+        if self.drop_head is not None:
+            heads = self.drop_head(heads)
         if self.head_gate is not None:
             heads = self.head_gate(query, heads)
         return self.out_proj(self.join_heads(heads))

@@ -30,6 +30,7 @@ PAGE = REPO / "docs" / "flags.md"
 # section -> the dataclasses whose flags it documents
 SECTIONS = {
     "Head aggregation": [config.HeadAggregationConfig],
+    "DropHead": [config.DropHeadConfig],
     "Layer aggregation": [config.LayerAggregationConfig],
     "Multi-layer attention": [config.MultiLayerAttentionConfig],
     "Capsule-routing self-attention": [config.CapsuleRoutingConfig],
@@ -78,7 +79,7 @@ for _group in (group for groups in SECTIONS.values() for group in groups):
 FLAG = re.compile(r"--([a-z][a-z-]*[a-z])(?![\w*-])")
 # how only flags of mechanisms begin
 MECHANISM = re.compile(
-    r"head-a|head-c|layer-a|layer-c|mlmha|capsule|routing|disagreement|pooling|classifier|init-f"
+    r"head-a|head-c|drop-h|layer-a|layer-c|mlmha|capsule|routing|disagreement|pooling|classifier|init-f"
 )
 
 

@@ -119,6 +119,9 @@ ELSEWHERE = {
     "--init-from": "checkpoints/test_initialisation.py",
     "--autocast": "test_precision.py",
     "--compile": "test_graphs.py",
+    "--drop-head": "modules/test_drop_head.py",
+    "--drop-head-fall-updates": "modules/test_drop_head.py",
+    "--drop-head-rise-updates": "modules/test_drop_head.py",
     "--routing-backend": "below",
 }
 

@@ -107,6 +107,21 @@ def test_values_and_gradients_are_those_of_the_eager_model(name: str, graphs: Li
 
 
 @needs_compiler
+def test_one_graph_drops_heads_at_every_rate(graphs: List[Any]) -> None:
+    flags = (*ONE_LAYER, "--drop-head", "0.5", "--drop-head-fall-updates", "4")
+    pair = [build("capsnmt_transformer", *flags, *more).train() for more in (("--compile",), ())]
+    given = arguments(*LENGTHS)
+    for update in (0, 2, 4):
+        logits = []
+        for model in pair:
+            model.set_num_updates(update)
+            torch.manual_seed(5)
+            logits.append(model(*given)[0][given[2].ne(PAD)])
+        torch.testing.assert_close(*logits)
+    assert len(graphs) == 2
+
+
+@needs_compiler
 @pytest.mark.usefixtures("bf16_machine")
 def test_training_alone_is_compiled_in_bf16_too_and_unless_it_is_read(graphs: List[Any]) -> None:
     flags, given = (*ONE_LAYER, "--autocast", "bf16"), arguments(*LENGTHS)

@@ -1,0 +1,87 @@
+"""DropHead against its equation: which heads it drops, how often, when, and what it leaves."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from capsnmt.modules.drop_head import DropHead
+from tests.modules.attention_oracle import ATTENTIONS, attention, oracle
+from tests.modules.compare import numbers
+from tests.support import EVERYWHERE, build, forward, sentences
+
+INPUTS = sentences(5, 3), sentences(4, 2, seed=1)
+FLAGS = ("--drop-head", "0.4", "--drop-head-fall-updates", "4", "--drop-head-rise-updates", "8")
+
+
+def test_a_kept_head_is_scaled_by_the_share_of_the_kept_and_so_is_its_gradient() -> None:
+    heads = numbers(500, 4, 3, 2)
+    torch.manual_seed(0)
+    dropped = DropHead(0.6)(heads)
+    ratio = dropped / heads
+    of_head = ratio[:, :, :1, :1]
+    torch.testing.assert_close(ratio, of_head.expand_as(ratio))
+    kept = (of_head != 0).sum(1, keepdim=True)
+    assert kept.min() == 1  # 0.6^4 of the sentences would have none
+    assert kept.max() == 4
+    torch.testing.assert_close(of_head, (of_head != 0).double() * 4 / kept)
+    (gradient,) = torch.autograd.grad(dropped.sum(), heads)
+    torch.testing.assert_close(gradient, ratio)
+
+
+@pytest.mark.parametrize("p", [0.1, 0.5])
+def test_each_head_is_dropped_as_often_as_the_rate_says(p: float) -> None:
+    torch.manual_seed(0)
+    kept = DropHead(p)(torch.ones(20_000, 8, 1, 1)) != 0
+    shares = 1 - kept.double().mean(0).flatten()
+    torch.testing.assert_close(shares, torch.full((8,), p).double(), atol=0.02, rtol=0)
+    both = (~kept[:, 0] & ~kept[:, 1]).double().mean().item()
+    assert both == pytest.approx(p * p, abs=0.015)
+
+
+@pytest.mark.parametrize("name", ATTENTIONS)
+def test_in_an_attention_the_heads_of_the_call_are_dropped_in_training_only(name: str) -> None:
+    module, query, memory = attention(name)
+    expected, *_, heads = oracle(module, query, memory)
+    module.drop_head = DropHead(0.9).eval()
+    torch.testing.assert_close(module(query, memory, memory)[0], expected)
+    torch.manual_seed(0)
+    found, _ = module.train()(query, memory, memory)
+    torch.manual_seed(0)
+    dropped = module.drop_head(heads)
+    module.drop_head = None  # drops nothing more
+    torch.testing.assert_close(found, module.aggregate(dropped, query))
+    with pytest.raises(AssertionError):
+        torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(module.aggregate(heads, query), expected)
+
+
+def test_the_trainer_moves_every_rate_along_the_v_which_is_not_stored() -> None:
+    model, plain = build("capsnmt_transformer", *FLAGS).train(), build("capsnmt_transformer")
+    assert model.state_dict().keys() == plain.state_dict().keys()
+    drops = [module for module in model.modules() if isinstance(module, DropHead)]
+    assert len(drops) == 6
+    rates = []
+    for update in range(14):
+        model.set_num_updates(update)
+        rates.append(drops[0].rate.item())
+        assert all(drop.rate == drops[0].rate for drop in drops)
+    fall, rise = [0.4, 0.3, 0.2, 0.1], [0.05 * step for step in range(8)]
+    assert rates == pytest.approx([*fall, *rise, 0.4, 0.4])
+    model.set_num_updates(4)  # the rate is 0
+    model.load_state_dict(plain.state_dict())
+    torch.testing.assert_close(forward(model, *INPUTS), forward(plain, *INPUTS))
+
+
+@pytest.mark.parametrize("kind", ["em", "gated", "talking"])
+def test_it_drops_in_front_of_every_aggregation_of_heads(kind: str) -> None:
+    flags = ("--head-aggregation", kind, *EVERYWHERE)
+    plain = build("capsnmt_transformer", *flags)
+    model = build("capsnmt_transformer", *flags, "--drop-head", "0.5")
+    model.load_state_dict(plain.state_dict())
+    assert torch.equal(forward(model, *INPUTS), forward(plain, *INPUTS))
+    torch.manual_seed(0)
+    trained = forward(model.train(), *INPUTS)
+    assert not torch.allclose(trained, forward(plain.train(), *INPUTS), atol=0.01)
+    trained.square().sum().backward()
+    assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
