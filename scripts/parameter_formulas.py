@@ -44,6 +44,8 @@ def head_aggregation(flags: Mapping[str, Any], size: str) -> int:
     """W1 and W2 replace W^O (li2019 eq. 5, 6): H d^2 + H d for each attention, and 2 N for EM.
 
     A gate is d x H (arXiv 2505.06708), and each mixing of talking heads H x H (arXiv 2003.02436).
+    Composed heads have both mixings, and for each of them queries and keys make w_in and w_out, r
+    rows each, from 2 r H hidden features, and a gate (arXiv 2405.08553).
     """
     kind = flags.get("head-aggregation", "linear")
     if kind == "linear":
@@ -53,7 +55,9 @@ def head_aggregation(flags: Mapping[str, Any], size: str) -> int:
     layers = {"enc-self": chosen_layers(flags.get("head-aggregation-encoder-layers"), L)}
     attentions = flags["head-aggregation-attention"].split(",")
     votes = H * d**2 + H * d
+    hidden = 2 * flags.get("head-composition-rank", 2) * H
     counts = {"gated": d * H, "talking": 2 * H**2}
+    counts["composed"] = counts["talking"] + 4 * (d * hidden + hidden**2 + d * H)
     counts |= {name: votes + len(routing.costs) * d for name, routing in OF_HEADS.items()}
     return sum(layers.get(attention, L) for attention in attentions) * counts[kind]
 

@@ -94,6 +94,7 @@ VALUES: Dict[str, Tuple[str, ...]] = {
     ),
     "--head-capsules": ("0", "4"),
     "--head-capsule-norm": ("no", "yes"),
+    "--head-composition-rank": ("2", "1"),
     "--layer-aggregation": LAYER_AGGREGATIONS,
     "--layer-aggregation-side": ("both", "encoder", "decoder"),
     "--layer-capsules": ("0", "4"),
@@ -143,7 +144,7 @@ SYSTEMS: Dict[str, Tuple[str, Tuple[str, ...]]] = {
 
 # Each combination is made of switches that the architectures and the oracles have. The first few
 # combinations hold the most pairs of values; the others run at night.
-EVERY_COMMIT = sum(not flags for _, flags in SYSTEMS.values()) + 5
+EVERY_COMMIT = sum(not flags for _, flags in SYSTEMS.values()) + 6
 every_system = pytest.mark.parametrize(
     "name",
     [
@@ -157,8 +158,8 @@ every_system = pytest.mark.parametrize(
 def randomise_special_starts(model: torch.nn.Module) -> torch.nn.Module:
     """Add random numbers to the parameters that start as zeros, as ones or as an identity.
 
-    There, biases, gains, the betas of EM routing and the mixings of talking heads would be tested
-    at one special point only.
+    There, biases, gains, the betas of EM routing and the maps over heads would be tested at one
+    special point only.
     """
     for parameter in model.parameters():
         if parameter.unique().numel() <= 2:

@@ -108,7 +108,8 @@ class Hosted(FairseqIncrementalState):
 
         **D**: so does any attention with an own cache or its own way to attend.
         """
-        return not inherits(self, Attention, "project", "attend")
+        of_heads = () if self.composition is None else ("scores",)  # its maps are of slots
+        return not inherits(self, Attention, "project", "attend", *of_heads)
 
     def _set_input_buffer(
         self, incremental_state: Optional[IncrementalState], cache: Cache

@@ -97,7 +97,7 @@ class RoutingConfig(FairseqDataclass):
 
 @dataclass
 class HeadAggregationConfig(FairseqDataclass):
-    """Aggregation of attention heads: routing (Li et al. 2019), gated heads, talking heads."""
+    """Aggregation of attention heads: routing (Li et al. 2019), or gated or mixed heads."""
 
     head_aggregation: str = switch(
         "linear",
@@ -107,7 +107,7 @@ class HeadAggregationConfig(FairseqDataclass):
             Excluded(
                 "quant_noise_pq", "routed heads have no output projection to quantise", ROUTES_HEADS
             ),
-            Excluded("quant_noise_scalar", NAMES, {"head_aggregation": ("talking",)}),
+            Excluded("quant_noise_scalar", NAMES, {"head_aggregation": ("talking", "composed")}),
             Excluded(
                 "quantization_config_path",
                 "beta_a and beta_u are not quantised",
@@ -135,6 +135,13 @@ class HeadAggregationConfig(FairseqDataclass):
     )
     head_capsule_norm: bool = switch(
         False, "apply layer normalisation to the output capsules", needs=[ROUTES_HEADS]
+    )
+    head_composition_rank: int = switch(
+        2,
+        "r, the rank of the maps over the heads that a query or key makes",
+        least=1,
+        note="the authors use 2",
+        needs=[{"head_aggregation": ("composed",)}],
     )
 
 

@@ -26,7 +26,7 @@ from capsnmt.models.selection import aggregates_heads, routes_scores
 from capsnmt.modules.attention import Attention
 from capsnmt.modules.disagreement import DisagreementRecord
 from capsnmt.modules.drop_head import DropHead
-from capsnmt.modules.head_aggregation import HeadGate, HeadMixing, HeadRouting
+from capsnmt.modules.head_aggregation import HeadComposition, HeadGate, HeadMixing, HeadRouting
 from capsnmt.modules.layer_aggregation import LayerConnection
 from capsnmt.modules.observation import AttentionObserver, observe_attentions, open_observer
 from capsnmt.routing.recording import is_recording, record_routing
@@ -58,6 +58,13 @@ def finish_attention(attention: Attention, cfg: Any, role: str, layer: int) -> N
     elif cfg.head_aggregation == "talking":
         attention.score_mixing = HeadMixing(attention.call_heads())
         attention.weight_mixing = HeadMixing(attention.call_heads())
+    elif cfg.head_aggregation == "composed":
+        attention.composition = HeadComposition(
+            attention.embed_dim,
+            attention.memory_dim(),
+            attention.call_heads(),
+            cfg.head_composition_rank,
+        )
     else:
         attention.out_proj = HeadRouting(
             attention.embed_dim,

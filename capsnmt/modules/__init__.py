@@ -15,7 +15,7 @@ from .attention import Attention
 from .capsule_attention import CapsuleAttention
 from .disagreement import record_disagreement
 from .drop_head import DropHead
-from .head_aggregation import HeadGate, HeadMixing, HeadRouting
+from .head_aggregation import HeadComposition, HeadGate, HeadMixing, HeadRouting
 from .layer_aggregation import TransparentMixture, layer_aggregation, layer_connection
 from .layer_aggregation.attention import DepthAttention
 from .layer_aggregation.attention_residuals import AttentionResiduals
@@ -37,6 +37,7 @@ __all__ = [
     "DepthWeightedAverage",
     "DropHead",
     "DynamicCombination",
+    "HeadComposition",
     "HeadGate",
     "HeadMixing",
     "HeadRouting",

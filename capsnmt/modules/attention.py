@@ -14,7 +14,8 @@ from capsnmt.modules.autocast import convert_once
 from capsnmt.modules.cache import Cache, Slots, append, keep, kept
 from capsnmt.modules.drop_head import DropHead
 from capsnmt.modules.dropout import Dropout
-from capsnmt.modules.head_aggregation import HeadGate, HeadMixing
+from capsnmt.modules.head_aggregation import HeadComposition, HeadGate, HeadMixing
+from capsnmt.modules.head_aggregation.composed import Mixing
 from capsnmt.modules.masks import additive_mask
 from capsnmt.modules.observation import observe, reads_weights
 from capsnmt.modules.shortcuts import SHORTCUTS
@@ -55,9 +56,9 @@ class Attention(nn.Module):
         E_h = Q_h K_h^\top / \sqrt{d_h}, \quad O_h = \mathrm{softmax}(E'_h) V_h, \quad
         \mathrm{out} = W^O [O_1; ..; O_H] + b^O
 
-    :meth:`scores` returns E' of the dot products E, and :meth:`aggregate` the output of the heads
-    O. Without a mechanism E' is E, and the parameters, 4 (d^2 + d), their names and their
-    initialisation are those of fairseq: checkpoints of its Transformer load.
+    :meth:`scores` returns E' of the dot products E, which heads may then mix, and :meth:`aggregate`
+    the output of the heads O. Without a mechanism E' is E, and the parameters, 4 (d^2 + d), their
+    names and their initialisation are those of fairseq: checkpoints of its Transformer load.
 
     Attention weights are computed only when something reads them, or in training where that is
     faster (:class:`.shortcuts.Shortcuts`). Otherwise the fused ``scaled_dot_product_attention``
@@ -78,6 +79,8 @@ class Attention(nn.Module):
         head_gate: scales the heads before ``out_proj``; None unless they are gated.
         score_mixing: mixes the scores over the heads; None unless heads talk.
         weight_mixing: mixes the weights over the heads; None unless heads talk.
+        composition: mixes both, by maps of each query and key, which they carry; None unless heads
+            are composed.
 
     Raises:
         ValueError: H does not divide d.
@@ -122,6 +125,7 @@ class Attention(nn.Module):
         self.head_gate: Optional[HeadGate] = None
         self.score_mixing: Optional[HeadMixing] = None
         self.weight_mixing: Optional[HeadMixing] = None
+        self.composition: Optional[HeadComposition] = None
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -175,8 +179,8 @@ class Attention(nn.Module):
 
     @property
     def reads_scores(self) -> bool:
-        """Whether :meth:`scores` changes the scores."""
-        return self.score_mixing is not None
+        """Whether anything reads or changes the scores."""
+        return self.score_mixing is not None or self.composition is not None
 
     def scores(
         self,
@@ -185,8 +189,8 @@ class Attention(nn.Module):
         key_padding_mask: Optional[Tensor],
         cache: Optional[Cache],
     ) -> Tensor:
-        """Return E' of the unmasked scaled dot products E ``[B, H, L, K]``."""
-        return e if self.score_mixing is None else self.score_mixing(e)
+        """Return E' of the unmasked scaled dot products E ``[B, H, L, K]``, before heads mix."""
+        return e
 
     def aggregate(self, heads: Tensor, query: Tensor) -> Tensor:
         """Return the output ``[L, B, d]`` of heads ``[B, H, L, d_h]`` and queries ``[L, B, d]``."""
@@ -212,6 +216,10 @@ class Attention(nn.Module):
         """Join head outputs ``[B, H, L, d_h]`` to the input of ``out_proj``, ``[L, B, d]``."""
         return join_heads(x)
 
+    def memory_dim(self) -> int:
+        """Return the width of what :meth:`source` returns."""
+        return self.source_dim
+
     def source(self, memory: Tensor) -> Tensor:
         """Return the part of the memory that keys and values are projected from."""
         return memory
@@ -225,16 +233,21 @@ class Attention(nn.Module):
     ) -> Tuple[Tensor, Tensor, Tensor, Optional[Tensor]]:
         """Project to queries ``[B, H, L, d_h]``, keys and values ``[B', H, K, d_h]``, padding mask.
 
+        Of composed heads, queries and keys are longer by the weights of the maps that they make.
         In beam search, encoder-decoder attention gets and keeps each sentence once for all of its
         hypotheses: ``B = B' * beam``.
         """
         if memory is None:
             query = memory = convert_once(query)
         q = self.split_heads(self.q_proj(query))
+        if self.composition is not None:
+            q = torch.cat([q, self.composition.query(query)], dim=-1)
         if self.cross and cache:
             return (q, *kept(cache))
         memory = convert_once(self.source(memory))
         k, v = self.split_heads(self.k_proj(memory)), self.split_values(self.v_proj(memory))
+        if self.composition is not None:
+            k = torch.cat([k, self.composition.key(memory)], dim=-1)
         if cache is None:
             return q, k, v, key_padding_mask
         if not self.cross:
@@ -257,18 +270,24 @@ class Attention(nn.Module):
         """Return head outputs ``[B, H, L, d_h]`` and, if needed, weights ``[B, H, L, K]``."""
         length, sentences = q.size(2), k.size(0)
         q = by_sentence(q, sentences)
+        mix_scores: Optional[Mixing] = self.score_mixing
+        mix_weights: Optional[Mixing] = self.weight_mixing
+        if self.composition is not None:
+            q, k, mix_scores, mix_weights = self.composition.mixings(q, k)
         weights: Optional[Tensor] = None
         by_products = self.training and SHORTCUTS.products_are_faster(q, k)
         if need_weights or self.reads_scores or by_products:
             scores = torch.matmul(q * self.scaling, k.transpose(-1, -2))
             places: Optional[Tensor] = None
-            if isinstance(cache, Slots) and not self.cross:  # of each hypothesis, in order
+            if isinstance(cache, Slots) and not self.cross and self.composition is None:
+                # of each hypothesis, in the order of its words
                 places = cache.search.places().unsqueeze(1).expand(-1, q.size(1), -1, -1)
                 scores, key_padding_mask = by_hypothesis(scores.gather(-1, places), length), None
             scores = self.scores(scores, attn_mask, key_padding_mask, cache)
+            scores = scores if mix_scores is None else mix_scores(scores)
             mask = additive_mask(attn_mask, key_padding_mask, like=q)
             scores = scores if mask is None else scores + mask
-            mixed, weights = self.weights(scores, need_weights)
+            mixed, weights = self.weights(scores, need_weights, mix_weights)
             mixed = self.dropout_module(mixed)
             if places is not None:
                 mixed = by_sentence(mixed, sentences)
@@ -287,11 +306,13 @@ class Attention(nn.Module):
             weights = by_hypothesis(weights, length)
         return by_hypothesis(heads, length), weights
 
-    def weights(self, scores: Tensor, needed: bool) -> Tuple[Tensor, Optional[Tensor]]:
+    def weights(
+        self, scores: Tensor, needed: bool, mix: Optional[Mixing]
+    ) -> Tuple[Tensor, Optional[Tensor]]:
         """Return what multiplies the values and, if needed, the weights: the softmax of the scores.
 
-        Talking heads mix the scores after any routing and before the mask, and the weights before
-        dropout.
+        Talking and composed heads mix the scores after any routing and before the mask, and the
+        weights before dropout.
 
         **D**: the weights returned are distributions, those before they are mixed.
         """
@@ -301,4 +322,4 @@ class Attention(nn.Module):
             mixed = weights.type_as(scores)
         else:  # the same, rounded by the kernel itself: backward keeps no precise copy
             mixed = torch.softmax(scores, dim=-1)
-        return mixed if self.weight_mixing is None else self.weight_mixing(mixed), weights
+        return mixed if mix is None else mix(mixed), weights

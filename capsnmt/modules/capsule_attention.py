@@ -94,7 +94,7 @@ class CapsuleAttention(Attention):
 
     @property
     def reads_scores(self) -> bool:
-        """Whether :meth:`scores` changes the scores."""
+        """Whether anything reads or changes the scores."""
         return self.vertical or self.horizontal or super().reads_scores
 
     def scores(
@@ -130,7 +130,7 @@ class CapsuleAttention(Attention):
             routed = routed + horizontal_routing(
                 rows, self.iterations, real, real, causal, decodes, backend
             )
-        return super().scores(routed.to(dtype), attn_mask, key_padding_mask, cache)
+        return routed.to(dtype)
 
     def vertical_capsules(self, e: Tensor, real: Optional[Tensor]) -> Tensor:
         """Return softmax(Lambda)_h Omega_l (eq 10, 11), ``[B, H, L, K]``.

@@ -153,6 +153,10 @@ class MultiLayerAttention(Attention):
         """Return the number of heads of the attention call: H (joint), or n H."""
         return self.num_heads if self.joint_softmax else self.num_sources * self.num_heads
 
+    def memory_dim(self) -> int:
+        """Return the width of the concatenated sources."""
+        return self.num_sources * self.source_dim
+
     def split_heads(self, x: Tensor) -> Tensor:
         r"""Split queries or keys ``[L, B, n d]`` to ``[B, H, L, n d_h]`` or ``[B, n H, L, d_h]``.
 

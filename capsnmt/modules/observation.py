@@ -28,8 +28,8 @@ class AttentionObserver:
         Args:
             role: ``enc-self``, ``enc-dec`` or ``dec-self``.
             values: V, ``[B, H, K, d_h]``.
-            weights: A, ``[B, H, L, K]``, before dropout and before talking heads mix them; ``None``
-                unless ``reads_weights``.
+            weights: A, ``[B, H, L, K]``, before dropout and before heads mix them; ``None`` unless
+                ``reads_weights``.
             heads: O, ``[B, H, L, d_h]``.
         """
         raise NotImplementedError

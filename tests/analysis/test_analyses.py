@@ -36,7 +36,10 @@ LAYERS = (TRANSFORMER, "--layer-aggregation")
 DROPOUT = ("--dropout", "0.5", "--attention-dropout", "0.5", "--activation-dropout", "0.5")
 HEADS = [
     *((preset, *DROPOUT) for preset in PRESETS),
-    *((TRANSFORMER, "--head-aggregation", kind, *EVERYWHERE) for kind in ("gated", "talking")),
+    *(
+        (TRANSFORMER, "--head-aggregation", kind, *EVERYWHERE)
+        for kind in ("gated", "talking", "composed")
+    ),
     *(("transformer_mlmha", "--mlmha", variant) for variant in ("M-01", "M-11")),
     (*LAYERS, "transparent"),
 ]

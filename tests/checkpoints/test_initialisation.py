@@ -47,6 +47,7 @@ def test_matching_tensors_are_loaded_and_the_rest_is_listed_as_fresh(
     "flags",
     [
         ("--head-aggregation", "talking", *EVERYWHERE),
+        ("--head-aggregation", "composed", *EVERYWHERE),
         ("--layer-aggregation", "linear"),
         ("--layer-aggregation", "dense"),
     ],

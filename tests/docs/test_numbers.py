@@ -42,7 +42,7 @@ def parameter_table(page: str) -> Dict[str, List[str]]:
 
 def test_the_parameters_of_head_aggregation_are_the_formulas() -> None:
     table = parameter_table("head_aggregation")
-    assert len(table) == 5
+    assert len(table) == 6
     for kind, (_, one, every) in table.items():
         flags = {
             "head-aggregation": kind,

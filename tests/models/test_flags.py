@@ -86,6 +86,7 @@ REACHES: Dict[str, Tuple[Sequence[str], Set[str]]] = {
     ),
     "--head-capsules 8": (HEADS, ENC_SELF),
     "--head-capsule-norm": (HEADS, ENC_SELF),
+    "--head-composition-rank 1": (("--head-aggregation", "composed"), ENC_SELF),
     **{
         f"--layer-aggregation {mode}": ((), AGGREGATES)
         for mode in VALUES["--layer-aggregation"][1:]
@@ -145,7 +146,7 @@ def test_every_flag_of_the_plugin_has_such_a_test() -> None:
     assert {given.split()[0] for given in REACHES} | {*ELSEWHERE} == {flag(n) for n in defaults()}
 
 
-@pytest.mark.parametrize("kind", ["gated", "talking"])
+@pytest.mark.parametrize("kind", ["gated", "talking", "composed"])
 def test_the_chosen_attentions_and_layers_hold_for_heads_that_are_not_routed(kind: str) -> None:
     chosen = ("--head-aggregation-attention", "enc-self,enc-dec")
     layers = ("--head-aggregation-encoder-layers", "1", "--head-aggregation-decoder-layers", "2")

@@ -57,6 +57,7 @@ SYSTEMS = {
         Allowed(970, 0.81),
     ),
     "talking heads": (("--head-aggregation", "talking", *EVERYWHERE), 32, Allowed(608, 0.815)),
+    "composed heads": (("--head-aggregation", "composed", *EVERYWHERE), 32, Allowed(1395, 1.02)),
     "capsule attention": (
         (*EAGER, "--capsule-routing-encoder", "both", "--capsule-routing-decoder", "horizontal"),
         256,

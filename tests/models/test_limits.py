@@ -139,11 +139,14 @@ LIMITS = {
         ("layer_aggregation",),
         (ONE_LAYER, (*ONE_LAYER, *NORM)),
     ),
-    "talking heads": Limit(
-        f"--head-aggregation talking {' '.join(EVERYWHERE)}",
-        ("_mixing",),
-        ((), NORM, ("--mlmha", "M-10"), CAPSULES),
-    ),
+    **{
+        f"{kind} heads": Limit(
+            f"--head-aggregation {kind} {' '.join(EVERYWHERE)}",
+            ("_mixing", "composition"),
+            ((), NORM, ("--mlmha", "M-10"), CAPSULES),
+        )
+        for kind in ("talking", "composed")
+    },
 }
 
 

@@ -34,7 +34,10 @@ Hypotheses = List[List[Dict[str, Any]]]  # of every sentence
 # heads are routed after the attention, and gated and talk inside it
 MULTI_LAYER = {
     f"{variant} {heads}": ("--mlmha", variant, "--head-aggregation", heads, *EVERYWHERE)
-    for variant, heads in (("M-00", "talking"), ("M-01", "em"), ("M-10", "gated"), ("M-11", "em"))
+    for variant, heads in (
+        *(("M-00", "talking"), ("M-01", "em"), ("M-10", "gated"), ("M-11", "em")),
+        *(("M-00", "composed"), ("M-10", "composed")),
+    )
 }
 # what decides otherwise what a layer of the decoder reads, or where it reads it
 OTHERS: Dict[str, Tuple[str, ...]] = {

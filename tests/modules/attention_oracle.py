@@ -1,4 +1,4 @@
-"""Attention in plain loops: to one source or several, its heads gated, talking or routed.
+"""Attention in plain loops: to one source or several, its heads gated, mixed or routed.
 
 Vaswani et al. 2017, section 3.2; ampomah2020 eq 7 to 12; duan2020 eq 5 and 8 to 14.
 """
@@ -17,13 +17,13 @@ from capsnmt.models.attention import (
     HostedCapsuleAttention,
     HostedMultiLayerAttention,
 )
-from capsnmt.modules.head_aggregation import HeadGate, HeadMixing
+from capsnmt.modules.head_aggregation import HeadComposition, HeadGate, HeadMixing
 from capsnmt.modules.multi_layer_attention import VARIANTS
 from tests.modules.compare import numbers, randomised
 from tests.routing import oracles
 
 WIDTH, HEADS, SOURCE_WIDTH, LENGTH = 6, 2, 8, 4
-KINDS = ("linear", "gated", "talking")
+KINDS = ("linear", "gated", "talking", "composed")
 PADDINGS: Dict[str, Optional[Tensor]] = {
     "none": None,
     "left": torch.tensor([[1, 1, 0, 0], [0, 0, 0, 0]]).bool(),
@@ -40,6 +40,9 @@ def of_kind(module: Any, kind: str, **std: float) -> Any:
         module.head_gate = HeadGate(module.embed_dim, heads)
     elif kind == "talking":
         module.score_mixing, module.weight_mixing = HeadMixing(heads), HeadMixing(heads)
+    elif kind == "composed":
+        widths = module.embed_dim, module.memory_dim()
+        module.composition = HeadComposition(*widths, heads, rank=3)
     return randomised(module, 0.5, **std)
 
 
@@ -83,11 +86,41 @@ def attention(name: str, **settings: Any) -> Tuple[Any, Tensor, Tensor]:
     return (plain if name in KINDS else capsules)(name, **settings), x, x
 
 
-def mixed(mixing: Optional[HeadMixing], rows: List[List[Tensor]]) -> List[List[Tensor]]:
-    """Return sum_h P_gh rows[h] for every head g; ``rows`` without a mixing."""
-    if mixing is None:
-        return rows
-    return [[sum(p * x for p, x in zip(P, column)) for column in zip(*rows)] for P in mixing.weight]
+def map_of(side: Any, u: Tensor, place: int) -> Tensor:
+    """The map M over the heads of one position: before the softmax (0), or after it (1)."""
+    heads = side.gates.out_features // 2
+    h = torch.stack([w.dot(u) for w in side.hidden.weight.chunk(2)[place]])
+    h = torch.stack([x * (1 + torch.erf(x / math.sqrt(2))) / 2 for x in h])
+    M = torch.diag(torch.stack([w.dot(u).tanh() for w in side.gates.weight.chunk(2)[place]]))
+    for i in range(side.rank):
+        of_rank = slice(i * heads, (i + 1) * heads)
+        w_in, w_out = (
+            torch.stack([h.dot(column) for column in to[place].T[of_rank]])
+            for to in (side.to_in, side.to_out)
+        )
+        w_in = w_in / (w_in.dot(w_in) / heads + 1e-6).sqrt()
+        M = M + torch.outer(w_out, w_in)
+    return M
+
+
+def mixed(
+    module: Any, place: int, rows: List[List[Tensor]], x: Tensor, memory: Tensor
+) -> List[List[Tensor]]:
+    """Return the scores (0) or weights (1) of all heads for the query of x, as the heads mix them.
+
+    The sum over h of P_gh rows[h] for every head g, where P may depend on the query and the key.
+    """
+    static = (module.score_mixing, module.weight_mixing)[place]
+    maps = [None if static is None else static.weight] * len(memory)
+    if (composition := module.composition) is not None:
+        P = (composition.before, composition.after)[place].weight
+        P = P + map_of(composition.query, x, place)
+        maps = [P + map_of(composition.key, key, place) for key in memory]
+    columns = [
+        column if P is None else [sum(p * a for p, a in zip(row, column)) for row in P]
+        for P, column in zip(maps, zip(*rows))
+    ]
+    return [list(row) for row in zip(*columns)]
 
 
 def gates(gate: Optional[HeadGate], x: Tensor, count: int) -> List[Tensor]:
@@ -192,9 +225,9 @@ def oracle(
                 (causal and k > l) or (padding is not None and bool(padding[b, k]))
                 for k in range(memory.size(0))
             ]
-            scores = mixed(module.score_mixing, [head[l] for head in E])
+            scores = mixed(module, 0, [head[l] for head in E], x, memory[:, b])
             weights = [softmax(row, hidden) for row in scores]
-            used = mixed(module.weight_mixing, weights)
+            used = mixed(module, 1, weights, x, memory[:, b])
             gate = gates(module.head_gate, x, len(E))
             calls = [h if joint else part for part, (_, h) in enumerate(parts)]
             c = [sum(w * v for w, v in zip(used[call], V[i])) for i, call in enumerate(calls)]

@@ -57,6 +57,7 @@ CASES: Dict[str, Tuple[Callable[[], Tuple[Any, ...]], str]] = {
             # H heads (M-00, M-01), or H of each source, of which one can attend for another
             (2, "gated", "right"),
             (2, "talking", "left"),
+            (2, "composed", "left"),
         ]
     },
 }

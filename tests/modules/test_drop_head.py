@@ -73,7 +73,7 @@ def test_the_trainer_moves_every_rate_along_the_v_which_is_not_stored() -> None:
     torch.testing.assert_close(forward(model, *INPUTS), forward(plain, *INPUTS))
 
 
-@pytest.mark.parametrize("kind", ["em", "gated", "talking"])
+@pytest.mark.parametrize("kind", ["em", "gated", "composed"])
 def test_it_drops_in_front_of_every_aggregation_of_heads(kind: str) -> None:
     flags = ("--head-aggregation", kind, *EVERYWHERE)
     plain = build("capsnmt_transformer", *flags)

@@ -67,7 +67,7 @@ SYSTEMS = {
             *("capsnmt_transformer", "--head-aggregation", heads, *EVERYWHERE),
             *("--layer-aggregation", layers),
         )
-        for heads, layers in (("gated", "attention"), ("talking", "dense"))
+        for heads, layers in (("gated", "attention"), ("talking", "dense"), ("composed", "none"))
     },
     "attention-residuals": (
         *("capsnmt_transformer", *NORM, "--layer-aggregation", "attention-residuals"),
