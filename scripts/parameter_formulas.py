@@ -33,6 +33,7 @@ def extra_parameters(row: PaperRow) -> int:
         layer_connection,
         final_norms,
         multi_layer_attention,
+        surface_fusion,
         capsule_attention,
         wider_feed_forward,
         more_layers,
@@ -123,6 +124,12 @@ def multi_layer_attention(flags: Mapping[str, Any], size: str) -> int:
     biases = 2 * d if variant == "M-01" else 3 * d
     output = d**2 if variant in ("M-00", "M-10") else 0
     return L * (flags["mlmha-sources"] - 1) * (3 * d**2 + biases + output)
+
+
+def surface_fusion(flags: Mapping[str, Any], size: str) -> int:
+    """One attention, of one head, to the embeddings of the source (arXiv 2012.14768)."""
+    d, _, _, _ = dimensions(size)
+    return 4 * (d**2 + d) if flags.get("surface-fusion") else 0
 
 
 def capsule_attention(flags: Mapping[str, Any], size: str) -> int:

@@ -52,6 +52,8 @@ case $dataset:$recipe in
       shazeer2020_talking pagliardini2024_dense mlmha em_routing_output_disagreement capsule
       baseline_continued dlcl_routing_from_baseline baseline_wider
       tsai2020_inverted chen2026_attention_residuals
+      xiao2024_composed liu2021_surface_fusion
+      output_disagreement yun2021_orthogonality yun2021_hsic zhou2020_drop_head
     )
     others=() smaller=()
     ;;

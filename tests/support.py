@@ -102,6 +102,7 @@ VALUES: Dict[str, Tuple[str, ...]] = {
     "--attention-residuals-block": ("1", "2"),
     "--mlmha": ("none", *VARIANTS),
     "--mlmha-sources": ("0", "1"),
+    "--surface-fusion": ("0", "0.2"),
     "--capsule-routing-encoder": ENCODER_ROUTINGS,
     "--capsule-routing-decoder": DECODER_ROUTINGS,
     "--capsule-routing-encoder-layers": ("all", "2"),

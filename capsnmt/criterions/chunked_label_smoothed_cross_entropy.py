@@ -23,6 +23,7 @@ from capsnmt.criterions.chunked_cross_entropy import chunked_cross_entropy
 from capsnmt.models.decoder import TransformerDecoder
 from capsnmt.models.overrides import PROBABILITIES, hooked, inherits
 from capsnmt.models.precision import autocast_of
+from capsnmt.models.surface_fusion import SurfaceFusionDecoder
 from capsnmt.models.switches import check, switch
 
 logger = logging.getLogger(__name__)
@@ -33,6 +34,8 @@ LOSS = ("compute_loss", "get_lprobs_and_target", "compute_accuracy")
 # whose forward pass with features_only leaves out the output projection and nothing else
 MODELS = (TransformerModelBase, BARTModel)
 DECODERS = (TransformerDecoderBase, TransformerDecoder)
+# whose methods make the words of the features: one distribution, or two with weights
+WORDS = (TransformerDecoderBase, SurfaceFusionDecoder)
 
 
 def chunk_tokens(device: torch.device) -> int:
@@ -65,6 +68,11 @@ def unwrapped(model: nn.Module) -> nn.Module:
     return model
 
 
+def fuses(decoder: Any) -> bool:
+    """Return whether the loss of a decoder is the weighted sum of those of its parts."""
+    return isinstance(decoder, SurfaceFusionDecoder)
+
+
 def finds_unused(model: nn.Module) -> bool:
     """Return whether torch looks for parameters that the output of the forward pass does not use.
 
@@ -90,7 +98,7 @@ def obstacle(model: nn.Module) -> Optional[str]:
         return f"{type(inner).__name__} is not fairseq's Transformer or a model of capsnmt"
     if (
         not isinstance(decoder, TransformerDecoderBase)
-        or not inherits(decoder, TransformerDecoderBase, "output_layer", *PROBABILITIES)
+        or not any(inherits(decoder, base, "output_layer", *PROBABILITIES) for base in WORDS)
         or not any(inherits(decoder, base, "forward") for base in DECODERS)
     ):
         return f"{type(decoder).__name__} is not the decoder of fairseq's Transformer or of capsnmt"
@@ -132,6 +140,8 @@ class ChunkedLabelSmoothedCrossEntropyCriterion(LabelSmoothedCrossEntropyCriteri
         reason = obstacle(model)
         if not inherits(self, LabelSmoothedCrossEntropyCriterion, *LOSS):
             reason = f"{type(self).__name__} overrides one of {', '.join(LOSS)}"
+        if self.report_accuracy and fuses(getattr(unwrapped(model), "decoder", None)):
+            reason = "--report-accuracy reads the fused distributions"
         if reason is not None:
             if reason != self.reported:
                 logger.warning(f"the loss of this model is not computed in chunks: {reason}")
@@ -139,17 +149,17 @@ class ChunkedLabelSmoothedCrossEntropyCriterion(LabelSmoothedCrossEntropyCriteri
             return super().forward(model, sample, reduce=reduce)
         features, _ = model(**sample["net_input"], features_only=True)
         decoder, kept = unwrapped(model).decoder, slice(self.ignore_prefix_size, None)
-        target = sample["target"][:, kept]
+        target, features = sample["target"][:, kept], features[:, kept]
+        parts = decoder.parts(features) if fuses(decoder) else [(1.0, features)]
+        tokens = self.loss_chunk_tokens or chunk_tokens(features.device)
+        settings = decoder.output_projection.weight, target, self.eps, self.padding_idx, tokens
         with autocast_of(decoder, getattr(decoder, "autocast", "none")):  # fairseq's has none
-            loss, nll, correct = chunked_cross_entropy(
-                features[:, kept],
-                decoder.output_projection.weight,
-                target,
-                self.eps,
-                self.padding_idx,
-                self.loss_chunk_tokens or chunk_tokens(features.device),
-                count_correct=self.report_accuracy,
-            )
+            losses = [
+                (weight, chunked_cross_entropy(part, *settings, self.report_accuracy))
+                for weight, part in parts
+            ]
+        loss = sum(weight * part.loss for weight, part in losses)
+        nll = sum(weight * part.nll for weight, part in losses)
         sentences = sample["target"].size(0)
         sample_size = sentences if self.sentence_avg else sample["ntokens"]
         logging_output = {
@@ -160,7 +170,7 @@ class ChunkedLabelSmoothedCrossEntropyCriterion(LabelSmoothedCrossEntropyCriteri
             "sample_size": sample_size,
         }
         if self.report_accuracy:
-            logging_output["n_correct"] = utils.item(correct)
+            logging_output["n_correct"] = utils.item(losses[0][1].correct)
             logging_output["total"] = utils.item(target.ne(self.padding_idx).sum())
         return loss, sample_size, logging_output
 

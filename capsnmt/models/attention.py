@@ -17,6 +17,7 @@ from capsnmt.modules.capsule_attention import CapsuleAttention
 from capsnmt.modules.dropout import Dropout
 from capsnmt.modules.layer_aggregation.transparent import BlockAttention
 from capsnmt.modules.multi_layer_attention import MultiLayerAttention
+from capsnmt.modules.surface_fusion import SurfaceAttention
 
 IncrementalState = Dict[str, Cache]
 PROJECTIONS = ("k_proj", "v_proj", "q_proj", "out_proj")
@@ -137,3 +138,7 @@ class HostedCapsuleAttention(Hosted, CapsuleAttention):  # type: ignore[misc]
 
 class HostedMultiLayerAttention(Hosted, MultiLayerAttention):  # type: ignore[misc]
     """Multi-layer attention in a layer of fairseq."""
+
+
+class HostedSurfaceAttention(Hosted, SurfaceAttention):  # type: ignore[misc]
+    """Attention to the surface of the source, after the layers of fairseq."""

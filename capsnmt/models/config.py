@@ -248,6 +248,26 @@ class MultiLayerAttentionConfig(FairseqDataclass):
 
 
 @dataclass
+class SurfaceFusionConfig(FairseqDataclass):
+    """Prediction of words from the source embeddings (Liu et al. 2021)."""
+
+    surface_fusion: float = switch(
+        0.0,
+        "1 - lambda, the weight of the words that an attention to the source embeddings predicts; "
+        "the authors use 0.2",
+        excludes=[
+            Excluded("no_cross_attention", NO_CROSS_ATTENTION),
+            Excluded("cross_self_attention", ONE_SOURCE),
+            Excluded("adaptive_softmax_cutoff", "two full distributions are fused"),
+            *(
+                Excluded(noise, "its attention is not quantised")
+                for noise in ("quant_noise_pq", "quant_noise_scalar", "quantization_config_path")
+            ),
+        ],
+    )
+
+
+@dataclass
 class CapsuleRoutingConfig(FairseqDataclass):
     """Capsule-routing self-attention (Duan et al. 2020)."""
 
@@ -322,6 +342,7 @@ MECHANISMS: Tuple[Type[FairseqDataclass], ...] = (
     DropHeadConfig,
     LayerAggregationConfig,
     MultiLayerAttentionConfig,
+    SurfaceFusionConfig,
     CapsuleRoutingConfig,
     PrecisionConfig,
     CompilationConfig,

@@ -19,6 +19,7 @@ from capsnmt.models.config import MECHANISMS
 from capsnmt.models.decoder import TransformerDecoder
 from capsnmt.models.encoder import TransformerEncoder
 from capsnmt.models.inference import prepare_linear_maps
+from capsnmt.models.surface_fusion import SurfaceFusionDecoder
 from capsnmt.models.validation import complete, validate
 
 logger = logging.getLogger(__name__)
@@ -147,6 +148,5 @@ class CapsnmtTransformer(TransformerModel):
 
     @classmethod
     def build_decoder(cls, cfg: Any, tgt_dict: Any, embed_tokens: nn.Module) -> TransformerDecoder:
-        return TransformerDecoder(
-            cfg, tgt_dict, embed_tokens, no_encoder_attn=cfg.no_cross_attention
-        )
+        decoder = SurfaceFusionDecoder if cfg.surface_fusion > 0 else TransformerDecoder
+        return decoder(cfg, tgt_dict, embed_tokens, no_encoder_attn=cfg.no_cross_attention)

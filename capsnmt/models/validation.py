@@ -25,6 +25,7 @@ STACKS = ("encoder", "decoder")
 PROBABILITIES = (
     *("dropout", "attention_dropout", "activation_dropout", "adaptive_softmax_dropout"),
     *("encoder_layerdrop", "decoder_layerdrop", "drop_head"),
+    "surface_fusion",
 )
 
 

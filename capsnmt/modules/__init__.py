@@ -27,6 +27,7 @@ from .layer_aggregation.combination import (
 from .layer_aggregation.connection import DLCL, DepthWeightedAverage
 from .layer_aggregation.routing import LayerRouting
 from .multi_layer_attention import MultiLayerAttention
+from .surface_fusion import SurfaceAttention
 
 __all__ = [
     "DLCL",
@@ -45,6 +46,7 @@ __all__ = [
     "LayerRouting",
     "LinearCombination",
     "MultiLayerAttention",
+    "SurfaceAttention",
     "TransparentMixture",
     "layer_aggregation",
     "layer_connection",

@@ -18,7 +18,7 @@ from fairseq.utils import safe_hasattr
 
 from capsnmt.checkpoints.load import load_checkpoint
 from capsnmt.cli import ConfigurationError
-from capsnmt.models.config import MultiLayerAttentionConfig, defaults
+from capsnmt.models.config import MultiLayerAttentionConfig, SurfaceFusionConfig, defaults
 from capsnmt.models.switches import defaults_of, flag, spelled
 from capsnmt.models.validation import complete
 from capsnmt.modules.layer_aggregation import LAYER_AGGREGATIONS
@@ -45,7 +45,8 @@ def decoder_options() -> Dict[str, Any]:
     options = {f"decoder_{option.name}": option.default for option in fields(DecoderConfig)}
     shared = {option.name: option.default for option in fields(TransformerConfig)}
     options.update({name: shared[name] for name in OF_THE_DECODER if name in shared})
-    idle = [*defaults_of(MultiLayerAttentionConfig), "head_aggregation_decoder_layers"]
+    idle = [*defaults_of(MultiLayerAttentionConfig, SurfaceFusionConfig)]
+    idle += ["head_aggregation_decoder_layers"]
     idle += [name for name in defaults() if name.startswith("capsule_routing_decoder")]
     options.update({name: defaults()[name] for name in idle})
     return options

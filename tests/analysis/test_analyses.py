@@ -42,6 +42,7 @@ HEADS = [
     ),
     *(("transformer_mlmha", "--mlmha", variant) for variant in ("M-01", "M-11")),
     (*LAYERS, "transparent"),
+    (TRANSFORMER, "--surface-fusion", "0.2"),
 ]
 
 
@@ -55,6 +56,7 @@ STACKS: List[Flags] = [
     ("transformer_mlmha",),
     ("capsule_transformer",),
     (*LAYERS, "transparent"),
+    (TRANSFORMER, "--surface-fusion", "0.2"),
 ]
 
 

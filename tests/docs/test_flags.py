@@ -33,6 +33,7 @@ SECTIONS = {
     "DropHead": [config.DropHeadConfig],
     "Layer aggregation": [config.LayerAggregationConfig],
     "Multi-layer attention": [config.MultiLayerAttentionConfig],
+    "SurfaceFusion": [config.SurfaceFusionConfig],
     "Capsule-routing self-attention": [config.CapsuleRoutingConfig],
     "Routing": [config.RoutingConfig],
     "Precision": [config.PrecisionConfig],
@@ -79,7 +80,7 @@ for _group in (group for groups in SECTIONS.values() for group in groups):
 FLAG = re.compile(r"--([a-z][a-z-]*[a-z])(?![\w*-])")
 # how only flags of mechanisms begin
 MECHANISM = re.compile(
-    r"head-a|head-c|drop-h|layer-a|layer-c|mlmha|capsule|routing|disagreement|pooling|classifier|init-f"
+    r"head-a|head-c|drop-h|layer-a|layer-c|mlmha|surface|capsule|routing|disagreement|pooling|classifier|init-f"
 )
 
 

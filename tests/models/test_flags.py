@@ -106,6 +106,7 @@ REACHES: Dict[str, Tuple[Sequence[str], Set[str]]] = {
     **{f"--mlmha {variant}": ((), ENC_DEC) for variant in VALUES["--mlmha"][1:]},
     "--mlmha-sources 1": (("--mlmha", "M-10"), ENC_DEC),
     "--mlmha-mask-source 2": (("--mlmha", "M-10"), set()),
+    "--surface-fusion 0.2": ((), {"decoder surface"}),
     "--capsule-routing-encoder vertical": ((), ENC_SELF),
     "--capsule-routing-encoder horizontal": ((), set()),
     "--capsule-routing-encoder both": ((), ENC_SELF),

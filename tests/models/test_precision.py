@@ -65,7 +65,8 @@ def test_padding_decoding_and_later_words_change_no_more_than_rounding(name: str
         sample = {"net_input": encoder_input(SOURCES)}
         for one, hypotheses in zip(SOURCES, generator.generate([model], sample)):
             tokens = hypotheses[0]["tokens"]
-            scores = forward(scored, [one], [tokens]).log_softmax(-1, dtype=torch.float32)[0]
+            output = forward(scored, [one], [tokens]), None
+            (scores,) = scored.get_normalized_probs(output, log_probs=True)
             expected = scores.gather(-1, tokens[:, None]).squeeze(-1)
             assert distance(hypotheses[0]["positional_scores"], expected) < allowed
 

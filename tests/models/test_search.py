@@ -50,6 +50,7 @@ OTHERS: Dict[str, Tuple[str, ...]] = {
     ),
     "widths": ("--encoder-embed-dim", "24", "--decoder-learned-pos"),
     "checkpointing": ("--checkpoint-activations",),
+    "surface fusion": ("--surface-fusion", "0.2", *NORM),
 }
 ALL = {**MULTI_LAYER, **OTHERS}
 
@@ -105,7 +106,9 @@ def assert_scored_as_by_full_passes(models: Sequence[torch.nn.Module], found: Hy
     """Check the score of every word of every hypothesis, of the mean of some models."""
     pairs = [(source, one) for source, several in zip(SOURCES, found) for one in several]
     sources, hypotheses = [source for source, _ in pairs], [one["tokens"] for _, one in pairs]
-    mean = sum(forward(model, sources, hypotheses).softmax(-1) for model in models) / len(models)
+    outputs = [(model, (forward(model, sources, hypotheses), None)) for model in models]
+    mean = sum(model.get_normalized_probs(output, log_probs=False) for model, output in outputs)
+    mean = mean.double() / len(models)
     for (_, one), probabilities in zip(pairs, mean):
         words = one["tokens"]
         expected = probabilities[: len(words)].gather(1, words[:, None])[:, 0].log()

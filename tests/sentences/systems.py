@@ -27,6 +27,7 @@ SMALL = [
 CLASSES = 5
 OF_THE_DECODER = {
     *("--mlmha", "--mlmha-sources", "--capsule-routing-decoder", "--decoder-normalize-before"),
+    "--surface-fusion",
     *("--head-aggregation-attention", "--layer-aggregation-side"),
 }
 parse = functools.partial(support.parse, task="logical_inference")

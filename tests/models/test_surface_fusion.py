@@ -1,0 +1,134 @@
+"""SurfaceFusion against its equations: what it reads and predicts, and what its loss trains."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Dict, List, Tuple
+
+import pytest
+import torch
+from torch import Tensor
+
+from capsnmt.models.decoder import TransformerDecoder
+from tests.criterions.samples import SAMPLE, train
+from tests.criterions.test_chunked_loss import assert_equal, ours, outcome, theirs
+from tests.support import (
+    NORM,
+    PAD,
+    batch,
+    build,
+    encoder_input,
+    forward,
+    randomise_special_starts,
+    sentences,
+    shifted,
+)
+
+FUSION = ("--surface-fusion", "0.3")
+SOURCES, TARGETS = sentences(5, 3), sentences(2, 4, seed=1)
+AROUND: Dict[str, Tuple[str, ...]] = {
+    "post-norm": (),
+    "pre-norm": NORM,
+    "widths": ("--encoder-embed-dim", "24"),
+    "several sources": ("--mlmha", "M-10"),
+    "mixtures": ("--layer-aggregation", "transparent"),
+    "aggregated": ("--layer-aggregation", "linear"),
+}
+
+
+def model_of(*flags: str) -> Any:
+    return randomise_special_starts(build("capsnmt_transformer", *FUSION, *flags)).double()
+
+
+def softmax(scores: List[Tensor]) -> List[Tensor]:
+    exps = [score.exp() for score in scores]
+    return [x / sum(exps) for x in exps]
+
+
+def oracle(model: Any, left_pad: bool) -> Tensor:
+    """The log-probabilities ``[B, T, V]``, one word of one sentence after the other."""
+    encoded = model.encoder(**encoder_input(SOURCES, left_pad))
+    previous = shifted(batch(TARGETS, left_pad=False))
+    features, _ = TransformerDecoder.extract_features(model.decoder, previous, encoded)
+    attention, E = model.decoder.surface, model.decoder.output_projection.weight
+    width = model.encoder.embed_tokens.embedding_dim
+    tokens, places = batch(SOURCES, left_pad), []
+    for b, sentence in enumerate(tokens):
+        real = [k for k, word in enumerate(sentence) if word != PAD]
+        top = [encoded["encoder_out"][0][k, b, -width:].detach() for k in real]
+        words = [
+            model.encoder.embed_tokens.weight[sentence[k]] * model.encoder.embed_scale for k in real
+        ]
+        for h in features[b]:
+            q = attention.q_proj.weight @ h.detach() + attention.q_proj.bias
+            keys = [attention.k_proj.weight @ x + attention.k_proj.bias for x in top]
+            values = [attention.v_proj.weight @ x + attention.v_proj.bias for x in words]
+            weights = softmax([q.dot(k) / math.sqrt(len(q)) for k in keys])
+            s = attention.out_proj.weight @ sum(w * v for w, v in zip(weights, values))
+            s = s + attention.out_proj.bias
+            p_target, p_source = (softmax(list(E @ x)) for x in (h, s))
+            fused = [0.7 * p.log() + 0.3 * r.log() for p, r in zip(p_target, p_source)]
+            places.append(torch.stack(fused))
+    return torch.stack(places).view(len(SOURCES), -1, len(E))
+
+
+@pytest.mark.parametrize("left_pad", [True, False])
+@pytest.mark.parametrize("name", AROUND)
+def test_scores_and_gradients_equal_the_equations(name: str, left_pad: bool) -> None:
+    model, kept = model_of(*AROUND[name]), batch(TARGETS, left_pad=False).ne(PAD)
+    found, expected = forward(model, SOURCES, TARGETS, left_pad), oracle(model, left_pad)
+    torch.testing.assert_close(found[kept], expected[kept])
+    weights = torch.randn(found[kept].shape, generator=torch.Generator().manual_seed(3))
+    gradients = [
+        torch.autograd.grad((x[kept] * weights).sum(), [*model.parameters()], allow_unused=True)
+        for x in (found, expected)
+    ]
+    torch.testing.assert_close(*gradients)
+    probabilities = model.get_normalized_probs((found, None), log_probs=False)
+    torch.testing.assert_close(probabilities.log(), found.float())
+    assert (probabilities.sum(-1) < 1).all()
+
+
+@pytest.mark.parametrize("flags", [(), NORM], ids=["post-norm", "pre-norm"])
+def test_without_the_surface_it_is_the_transformer(flags: Tuple[str, ...]) -> None:
+    """Where s says nothing, every word loses as much; and it trains what the Transformer does."""
+    model, plain = model_of(*flags), build("capsnmt_transformer", *flags).double()
+    plain.load_state_dict(
+        {name: x for name, x in model.state_dict().items() if ".surface." not in name}
+    )
+    for parameter in model.decoder.surface.out_proj.parameters():
+        torch.nn.init.zeros_(parameter)
+    found, logits = forward(model, SOURCES, TARGETS), forward(plain, SOURCES, TARGETS)
+    expected = 0.7 * logits.log_softmax(-1) - 0.3 * math.log(logits.size(-1))
+    torch.testing.assert_close(found, expected)
+    names = [name for name, _ in plain.named_parameters()]
+    gradients = [
+        torch.autograd.grad(x.square().sum(), [dict(m.named_parameters())[n] for n in names])
+        for x, m in ((found, model), (expected, plain))
+    ]
+    torch.testing.assert_close(*gradients)
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("flags", [(), ("--autocast", "bf16")], ids=["fp32", "bf16"])
+@pytest.mark.usefixtures("bf16_machine")
+def test_the_loss_in_chunks_is_fairseqs(flags: Tuple[str, ...], training: bool) -> None:
+    model = train(*FUSION, "--dropout", "0.1", *flags).train(training)
+    model = model if flags else model.double()
+    for settings in ({}, {"ignore_prefix_size": 1}, {"report_accuracy": True}):
+        found, expected = (outcome(criterion(**settings), model) for criterion in (ours, theirs))
+        if flags:
+            torch.testing.assert_close(found[0], expected[0], rtol=0.01, atol=0)
+        else:
+            assert_equal(found, expected)
+
+
+def test_the_scores_of_all_tokens_never_exist_at_once() -> None:
+    model, sizes = train(*FUSION), []
+    model.decoder.output_projection.register_forward_hook(lambda *_: sizes.append(0))
+    ours(loss_chunk_tokens=4)(model, SAMPLE)
+    assert sizes, "with a hook fairseq's loss runs"
+    sizes.clear()
+    model.decoder.output_projection._forward_hooks.clear()
+    ours(loss_chunk_tokens=4)(model, SAMPLE)
+    assert not sizes
