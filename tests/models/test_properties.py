@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import copy
-import itertools
-from itertools import starmap
-from typing import Any, Callable, Dict, Iterable, Tuple
+from typing import Any, Callable
 
 import pytest
 import torch
 from fairseq.sequence_generator import SequenceGenerator
 
 from capsnmt.cli import ConfigurationError
-from capsnmt.modules.algorithms import OF_HEADS, OF_LAYERS
+from tests.combinations import pairs_without_a_system, values_of
 from tests.counting import WAITING, Operations
 from tests.support import (
     HALF,
@@ -46,35 +44,17 @@ def exact(name: str, *flags: str) -> torch.nn.Module:
     return build_system(name, *flags).double()
 
 
-ROUTED = {"--head-aggregation": OF_HEADS, "--layer-aggregation": OF_LAYERS}
-
-
-def kind(switch: str, value: str) -> Tuple[str, str]:
-    """A value of a switch; with what an algorithm combines does not depend on which it is."""
-    return switch, "any routing" if value in ROUTED.get(switch, ()) else value
-
-
 def test_each_pair_of_values_is_that_of_a_system_or_refused_in_one_line() -> None:
-    """A value that is refused wrongly has no system; one that is accepted must get one."""
+    """A value that is refused wrongly has no system; one that is accepted must get one.
 
-    def values(flags: Iterable[str]) -> Dict[str, str]:
-        words = iter(flags)
-        own = {each: "yes" if "yes" in VALUES[each] else next(words) for each in words}
-        return {**{switch: first for switch, (first, *_) in VALUES.items()}, **own}
-
-    systems = [values(flags) for _, flags in SYSTEMS.values()]
+    ``python -m tests.combinations`` prints the lines to add.
+    """
+    systems = [values_of(flags) for _, flags in SYSTEMS.values()]
     tested = {pair for each in systems for pair in each.items()}
     assert not {(switch, value) for switch in VALUES for value in VALUES[switch]} - tested
-    held = {
-        pair for each in systems for pair in itertools.combinations(starmap(kind, each.items()), 2)
-    }
-    for one, other in itertools.combinations(VALUES, 2):
-        for pair in itertools.product(
-            [(one, x) for x in VALUES[one]], [(other, x) for x in VALUES[other]]
-        ):
-            if (kind(*pair[0]), kind(*pair[1])) not in held:
-                with pytest.raises((ConfigurationError, SystemExit), match=r"^--[^\n]*$"):
-                    build("capsnmt_transformer", *flags_of(dict(pair)))
+    for pair in pairs_without_a_system():
+        with pytest.raises((ConfigurationError, SystemExit), match=r"^--[^\n]*$"):
+            build("capsnmt_transformer", *flags_of(pair))
 
 
 @every_system
