@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, List, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Callable, List, Optional, Sequence, Tuple
 
 from capsnmt.cli import (
     ConfigurationError,
@@ -41,25 +42,18 @@ def build_parser() -> argparse.ArgumentParser:
     add("--data", type=Path, metavar="DIR", help="binarised data (default: the run's)")
     add_user_dir(parser)
     add("--subset", default="test", help="subset of the data (default test)")
-    numbers = {
-        "sentences": (1500, positive, "sentences, chosen at random"),
-        "seed": (1, seed, "seed of the choice"),
-        "max-tokens": (2000, positive, "tokens per batch, with padding; they bound the memory"),
-        "browser-sentences": (10, at_least(0, 50), "sentences in the browser, at most 50"),
-        "ablation-sentences": (
-            200,
-            at_least(0),
-            "sentences read without each head and layer; 0: none",
-        ),
-        "ablation-translations": (
-            0,
-            at_least(0),
-            "sentences translated without each encoder layer",
-        ),
-    }
-    for name, (default, kind, text) in numbers.items():
+
+    def number(name: str, kind: Callable[[str], int], default: int, text: str) -> None:
         text += f" (default {default})"
         add(f"--{name}", type=kind, default=default, metavar="N", help=text)
+
+    whole = at_least(0)
+    number("sentences", positive, 1500, "sentences, chosen at random")
+    number("seed", seed, 1, "seed of the choice")
+    number("max-tokens", positive, 2000, "tokens per batch, with padding; they bound the memory")
+    number("browser-sentences", at_least(0, 50), 10, "sentences in the browser, at most 50")
+    number("ablation-sentences", whole, 200, "sentences read without each head and layer; 0: none")
+    number("ablation-translations", whole, 0, "sentences translated without each encoder layer")
     add("--only", type=comma_list(), metavar="NAMES", help="analyses by commas (default: all)")
     add("--device", choices=("auto", "cpu", "cuda"), default="auto", help="default auto")
     return parser
@@ -74,33 +68,27 @@ def named_checkpoints(arguments: Sequence[str], data: Optional[Path]) -> List[Na
     from capsnmt.corpora.prepared import PreparedData
     from capsnmt.runs.finished import find_runs
 
-    found: List[Tuple[str, NamedCheckpoint]] = []  # with a longer name
+    found: List[Tuple[NamedCheckpoint, str]] = []  # with a longer name
     for argument in arguments:
-        path = Path(argument)
+        path, (name, equals, file) = Path(argument), argument.partition("=")
         if path.is_file():
             raise ConfigurationError(f"{argument} is a file without a name; give NAME={argument}")
-        if path.is_dir() or "=" not in argument:
+        if path.is_dir() or not equals:
             for run in find_runs([path]):
                 row, own = run.row.replace("/", "-"), data or PreparedData(run.data).binarised
-                settings = run.settings.model_overrides
                 if not run.settings.classifies:  # loading refuses one that does
                     run.check_dictionaries(own)
-                checkpoint = NamedCheckpoint(row, run.model, own, settings)
-                found.append((f"{row}-seed-{run.seed}", checkpoint))
-            continue
-        name, _, file = argument.partition("=")
-        if data is None:
+                checkpoint = NamedCheckpoint(row, run.model, own, run.settings.model_overrides)
+                found.append((checkpoint, f"{row}-seed-{run.seed}"))
+        elif data is None:
             raise ConfigurationError(f"{argument} has no data; give the binarised ones by --data")
-        found.append((name, NamedCheckpoint(name, Path(file), data)))
-    short = [each.name for _, each in found]
-    named = [
-        replace(each, name=longer if short.count(each.name) > 1 else each.name)
-        for longer, each in found
-    ]
-    names = [each.name for each in named]
-    for name in names:
+        else:
+            found.append((NamedCheckpoint(name, Path(file), data), name))
+    short = Counter(each.name for each, _ in found)
+    named = [replace(each, name=long) if short[each.name] > 1 else each for each, long in found]
+    for name, count in Counter(each.name for each in named).items():
         check_file_name(name, "name of a system")
-        if names.count(name) > 1:
+        if count > 1:
             raise ConfigurationError(f"{name} is the name of two systems; rename one")
     return named
 

@@ -1,18 +1,43 @@
-"""Ablation: how much the loss increases with a part of the model replaced, such as a head."""
+"""Ablation: how much is lost with a part of the model replaced, such as a head or a layer."""
 
 from __future__ import annotations
 
 from contextlib import nullcontext
-from typing import Any, Callable, ContextManager, Dict, Iterator, List, Sequence, Tuple
+from typing import (
+    Any,
+    Callable,
+    ClassVar,
+    ContextManager,
+    Dict,
+    Iterator,
+    List,
+    Optional,
+    Sequence,
+    Tuple,
+)
 from unittest import mock
 
 import torch
+from fairseq.sequence_generator import SequenceGenerator
+from fairseq.utils import strip_pad
 from torch import Tensor
 
-from capsnmt.analysis.base import Analysis, AttentionCall, Cell, NotApplicableError
+from capsnmt.analysis.base import (
+    Analysis,
+    AttentionCall,
+    Batch,
+    Cell,
+    NotApplicableError,
+    StackStates,
+    StreamingMeans,
+)
 from capsnmt.analysis.hooks import attentions
-from capsnmt.analysis.model import Batch
 from capsnmt.analysis.plots import PointsByLayer
+from capsnmt.evaluation.metrics import measure_of
+from capsnmt.evaluation.resampling import resample
+from capsnmt.evaluation.scores import RANDOMIZATION, SAMPLES, SEED, Test
+from capsnmt.evaluation.significance import scores_of
+from capsnmt.evaluation.tokenised_bleu import multi_bleu_metric
 from capsnmt.models.config import ATTENTIONS
 
 Key = Tuple[Any, ...]
@@ -20,6 +45,11 @@ INTACT: Key = ()
 Replacement = Tuple[Key, ContextManager[Any]]  # a row, and a block in which a part is replaced
 INCREASE = "increase, nats per token"
 MEASURES = ("loss", "increase", "standard_error")  # the last columns
+# D: beam and length penalty of Vaswani et al. 2017, which Ampomah et al. 2020 follow, for all
+# models; a translation is at most 50 subwords longer than its source, also of a model that never
+# ends it.
+GENERATION = {"beam_size": 4, "len_penalty": 0.6, "max_len_a": 1, "max_len_b": 50}
+TEST = Test(baseline="intact", method=RANDOMIZATION, samples=SAMPLES[RANDOMIZATION], seed=SEED)
 
 
 class LossAblation(Analysis):
@@ -132,3 +162,130 @@ def without_head(attend: Callable[..., Any], head: int) -> Callable[..., Any]:
         return heads, weights
 
     return changed
+
+
+class LayerAblation(LossAblation):
+    """Loss when the decoder does not see the output of one encoder layer (Ampomah et al. 2020).
+
+    The output is replaced by zeros, as ``--mlmha-mask-source`` does at generation, and by its mean
+    over all real tokens of all chosen sentences. Zeros are an input that training has never seen;
+    the mean takes away only what differs between tokens. The layers above still read the output.
+
+    The states are those that the decoder reads, after a final normalisation and before any
+    aggregation. Layer 0, the embeddings, is one of them with transparent attention.
+    """
+
+    name = "layer_ablation"
+    columns: ClassVar[Sequence[str]] = ("layer", "replacement", *MEASURES)
+    plots: ClassVar[Sequence[PointsByLayer]] = (
+        PointsByLayer(
+            *("layer-ablation", "increase", INCREASE, "replacement"),
+            "Increase of the loss when the decoder sees zeros, or a layer's mean, in place of the "
+            "output of one encoder layer.",
+        ),
+    )
+
+    def __init__(self, model: Any) -> None:
+        super().__init__(model)
+        encoder = model.model.encoder
+        layers, lowest = len(encoder.layers), 1
+        if encoder.transparent is not None:
+            lowest = 0
+        elif encoder.layer_aggregation is None:
+            lowest = layers - encoder.num_sources + 1
+        if lowest == layers:
+            raise NotApplicableError(
+                "the decoder reads the top encoder layer only; with --mlmha, or with "
+                "--layer-aggregation of the encoder, it reads several"
+            )
+        self.layers = range(lowest, layers + 1)
+        self.means: StreamingMeans[int] = StreamingMeans()
+
+    def on_states(self, states: StackStates) -> None:
+        real = states.batch.source
+        for layer in self.layers:
+            of_tokens = states.encoder_normalised[layer][real].double()
+            self.means.add(layer, of_tokens.sum(0), real.sum())
+
+    def replacements(self, model: Any) -> Iterator[Replacement]:
+        combine = model.encoder.combine
+        for layer in self.layers:
+            mean = self.means[layer]
+            for by, value in (("zeros", torch.zeros_like(mean)), ("mean", mean)):
+
+                def changed(
+                    states: List[Tensor], layer: int = layer, value: Tensor = value
+                ) -> Tensor:
+                    H = states[layer]
+                    replaced = value.to(H).expand_as(H)
+                    return combine([*states[:layer], replaced, *states[layer + 1 :]])
+
+                yield (layer, by), mock.patch.object(model.encoder, "combine", changed)
+
+
+class LayerBleu(LayerAblation):
+    """BLEU when the decoder does not see the output of one encoder layer, by beam search.
+
+    A generation for each replacement of :class:`LayerAblation`, on a sample of
+    ``--ablation-translations`` sentences.
+
+    **D**: BLEU is the score of multi-bleu.perl, on tokens without subword marks.
+    """
+
+    name = "layer_bleu"
+    columns = ("layer", "replacement", "bleu", "difference", "p_value", "signature")
+    plots = ()
+    size = "ablation_translations"
+
+    @torch.no_grad()
+    def finish(self, model: Any) -> None:
+        """Translate with and without each layer."""
+        sample = model.sample(model.scope.ablation_translations)
+        self.sentences = len(sample.chosen)
+        intact = (None, "none"), nullcontext()
+        parts: List[Replacement] = [intact, *self.replacements(model.model)]
+        self.keys = [key for key, _ in parts]
+        outputs = []
+        for (layer, by), replaced in parts:
+            label = "the intact model" if layer is None else f"without layer {layer} ({by})"
+            with replaced:
+                references, hypotheses = translate(sample, f"translations: {label}")
+            outputs.append(hypotheses)
+        bleu = measure_of(multi_bleu_metric([references]))
+        statistics = [bleu.statistics(hypotheses) for hypotheses in outputs]
+        pairs = [0] * len(outputs)
+        scored = resample({"bleu": (bleu, statistics)}, pairs, TEST)
+        self.scores = scores_of(scored["bleu"], pairs, TEST)
+
+    def rows(self) -> List[Sequence[Cell]]:
+        return [
+            (*key, each.score, each.delta, each.p_value, each.signature)
+            for key, each in zip(self.keys, self.scores)
+        ]
+
+
+def translate(sample: Any, progress: str) -> Tuple[List[str], List[str]]:
+    """Return references and best translations, without subword marks, in the order of the data."""
+    dictionary = sample.task.target_dictionary
+    generator = SequenceGenerator([sample.model], dictionary, **GENERATION)
+    marks = subword_marks(dictionary)
+    found = {}
+    for batch in sample.batches(progress):
+        hypotheses = generator.generate([sample.model], batch.sample)
+        for number, target, of_sentence in zip(batch.numbers, batch.sample["target"], hypotheses):
+            found[number] = (
+                # unknown words of the reference are written so that no hypothesis matches them
+                dictionary.string(strip_pad(target, dictionary.pad()), marks, escape_unk=True),
+                dictionary.string(of_sentence[0]["tokens"], marks),
+            )
+    references, best = zip(*(found[number] for number in sorted(found)))
+    return list(references), list(best)
+
+
+def subword_marks(dictionary: Any) -> Optional[str]:
+    """Return fairseq's name of the segmentation that a dictionary shows; None for words."""
+    if any(symbol.startswith("\u2581") for symbol in dictionary.symbols):
+        return "sentencepiece"
+    if any(symbol.endswith("@@") for symbol in dictionary.symbols):
+        return "subword_nmt"
+    return None

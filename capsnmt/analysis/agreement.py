@@ -7,9 +7,8 @@ from typing import Any, Dict, List, Mapping, Sequence, Tuple
 import torch
 from torch import Tensor
 
-from capsnmt.analysis.base import Analysis, Cell, NotApplicableError, RoutingCall
+from capsnmt.analysis.base import Analysis, Cell, NotApplicableError, RoutingCall, StreamingMeans
 from capsnmt.analysis.hooks import places
-from capsnmt.analysis.means import StreamingMeans
 from capsnmt.analysis.plots import Figure, Matrices
 from capsnmt.modules.algorithms import OF_HEADS, OF_LAYERS
 from capsnmt.modules.capsule_attention import CapsuleAttention

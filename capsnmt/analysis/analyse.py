@@ -6,20 +6,16 @@ import sys
 from dataclasses import dataclass, field
 from typing import Dict, List, Sequence, Type
 
-from capsnmt.analysis.ablation import HeadAblation
+from capsnmt.analysis.ablation import HeadAblation, LayerAblation, LayerBleu
 from capsnmt.analysis.agreement import Agreement
-from capsnmt.analysis.anisotropy import Anisotropy
-from capsnmt.analysis.attention import AttentionStatistics
+from capsnmt.analysis.attention import AttentionStatistics, Disagreement
 from capsnmt.analysis.base import Analysis, NotApplicableError
-from capsnmt.analysis.disagreement import Disagreement
 from capsnmt.analysis.head_tsne import HeadTSNE
 from capsnmt.analysis.hooks import observe
-from capsnmt.analysis.layer_ablation import LayerAblation
-from capsnmt.analysis.layer_bleu import LayerBleu
 from capsnmt.analysis.layer_weights import LayerWeights
 from capsnmt.analysis.model import AnalysedModel, NamedCheckpoint, Scope, load
 from capsnmt.analysis.sentences import Sentences
-from capsnmt.analysis.similarity import Similarity
+from capsnmt.analysis.similarity import Anisotropy, Similarity
 
 # in the order of the page
 ANALYSES: Dict[str, Type[Analysis]] = {

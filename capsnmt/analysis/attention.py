@@ -1,4 +1,4 @@
-"""Attention distance and entropy of every head (Ampomah et al. 2020, eq 13 to 16)."""
+"""Attentions: distance and entropy of every head, and disagreement of the heads of a layer."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from typing import Any, List, Sequence, Tuple
 
 import torch
 
-from capsnmt.analysis.base import Analysis, AttentionCall, Cell
-from capsnmt.analysis.means import StreamingMeans
+from capsnmt.analysis.base import Analysis, AttentionCall, Cell, StreamingMeans
 from capsnmt.analysis.plots import PointsByLayer
 from capsnmt.models.config import ATTENTIONS
+from capsnmt.modules.disagreement import TERMS, DisagreementRecord
 
 SPREAD = "One point per head; a line joins the means over the heads of a layer."
 
 
 class AttentionStatistics(Analysis):
-    r"""Mean attention distance and entropy, per head.
+    r"""Mean attention distance and entropy, per head (Ampomah et al. 2020, eq 13 to 16).
 
     .. math::
         \frac{\sum_i \sum_j w_{ij} |i - j|}{\sum_i \sum_j w_{ij}}, \qquad
@@ -64,4 +64,29 @@ class AttentionStatistics(Analysis):
             (*key, head, *values)
             for key in sorted(self.distance, key=lambda key: ATTENTIONS.index(key[0]))
             for head, values in enumerate(zip(*(means[key].tolist() for means in measured)), 1)
+        ]
+
+
+class Disagreement(Analysis):
+    """The three terms of the criterion, per attention and layer (Li et al. 2021, eq 5 to 7)."""
+
+    name = "disagreement"
+    columns = ("attention", "layer", *TERMS)
+
+    def __init__(self, model: Any) -> None:
+        super().__init__(model)
+        self.terms: StreamingMeans[Tuple[str, int, str]] = StreamingMeans()
+
+    def on_attention(self, call: AttentionCall) -> None:
+        record = DisagreementRecord(TERMS, [call.place], call.queries, call.queries)
+        record.add(call.place, call.values, call.weights, call.heads)
+        for (_, term), (measured,) in record.values.items():
+            real = call.keys if term == "subspace" else call.queries
+            self.terms.add((call.place, call.layer, term), (measured * real).sum(), real.sum())
+
+    def rows(self) -> List[Sequence[Cell]]:
+        layers = dict.fromkeys((place, layer) for place, layer, _ in self.terms)
+        return [
+            (*key, *(self.terms[(*key, term)].item() for term in TERMS))
+            for key in sorted(layers, key=lambda key: ATTENTIONS.index(key[0]))
         ]

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from typing import Any, List, Optional, Sequence, Tuple
 
-from capsnmt.analysis.base import AggregationCall, Analysis, Cell, NotApplicableError
+from capsnmt.analysis.base import (
+    AggregationCall,
+    Analysis,
+    Cell,
+    NotApplicableError,
+    StreamingMeans,
+)
 from capsnmt.analysis.hooks import places
-from capsnmt.analysis.means import StreamingMeans
 from capsnmt.analysis.plots import PointsByLayer
 from capsnmt.modules.layer_aggregation import (
     AttentionResiduals,

@@ -7,9 +7,9 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 import msgspec
 
+from capsnmt.analysis.ablation import TEST
 from capsnmt.analysis.analyse import ANALYSES, Findings
 from capsnmt.analysis.base import Analysis, Cell
-from capsnmt.analysis.layer_bleu import TEST
 from capsnmt.analysis.plots import Figure
 from capsnmt.analysis.sentences import Sentences
 from capsnmt.pages.page import Table, csv_text, write_page

@@ -14,7 +14,7 @@ import sys
 from argparse import ArgumentTypeError
 from collections import Counter
 from pathlib import Path
-from typing import Callable, Dict, Iterable, Iterator, List, Sequence, Set, Tuple
+from typing import Dict, Iterable, Iterator, List, Sequence, Set, Tuple
 
 from capsnmt.cli import ConfigurationError, OneLineParser, comma_list, command, positive
 from capsnmt.forms import Words, plain
@@ -158,31 +158,18 @@ def build_parser() -> OneLineParser:
         prog="python -m capsnmt.sentences.build",
         description="Make SentLen, WC or BShift, the probing tasks without a parser, from text.",
     )
-    parser.add_argument(
-        "text", type=Path, nargs="+", help="one sentence per line, plain or gzipped"
-    )
-    parser.add_argument("--output", type=Path, required=True, help="folder for the tasks' files")
-    parser.add_argument(
-        "--tasks",
-        type=comma_list(BUILT),
-        default=list(BUILT),
-        help=f"comma list of {', '.join(BUILT)} (default: all)",
-    )
-    parser.add_argument(
-        "--tokenize", choices=("moses", "none"), default="none", help="default: none"
-    )
-    parser.add_argument("--lang", default="en", help="language of --tokenize moses (default: en)")
-    parser.add_argument(
-        "--length-bounds",
-        type=bounds,
-        default=LENGTH_BOUNDS,
-        help="SentLen: lower bounds of the classes, then the upper bound (default: SentEval's)",
-    )
-    parser.add_argument(
-        "--first-rank", type=positive, default=FIRST_RANK, help="WC: rank of the first word"
-    )
-    parser.add_argument("--words", type=positive, default=NUM_WORDS, help="WC: number of words")
-    parser.add_argument("--seed", type=int, default=1, help="seed of the selection and of BShift")
+    add = parser.add_argument
+    add("text", type=Path, nargs="+", help="one sentence per line, plain or gzipped")
+    add("--output", type=Path, required=True, help="folder for the tasks' files")
+    tasks = f"comma list of {', '.join(BUILT)} (default: all)"
+    add("--tasks", type=comma_list(BUILT), default=list(BUILT), help=tasks)
+    add("--tokenize", choices=("moses", "none"), default="none", help="default: none")
+    add("--lang", default="en", help="language of --tokenize moses (default: en)")
+    limits = "SentLen: lower bounds of the classes, then the upper bound (default: SentEval's)"
+    add("--length-bounds", type=bounds, default=LENGTH_BOUNDS, help=limits)
+    add("--first-rank", type=positive, default=FIRST_RANK, help="WC: rank of the first word")
+    add("--words", type=positive, default=NUM_WORDS, help="WC: number of words")
+    add("--seed", type=int, default=1, help="seed of the selection and of BShift")
     return parser
 
 
@@ -212,20 +199,20 @@ def main(argv: List[str]) -> None:
     """Run the command line and return the exit status."""
     options = build_parser().parse_args(argv)
     sentences = read_sentences(options.text, options.tokenize, options.lang)
-    builders: Dict[str, Callable[[], Iterable[Labelled]]] = {
-        "SentLen": lambda: sentence_length(sentences, options.length_bounds),
-        "WC": lambda: word_content(sentences, options.first_rank, options.words),
-        "BShift": lambda: bigram_shift(sentences, options.seed),
+    examples = {  # none is drawn before it is asked for
+        "SentLen": sentence_length(sentences, options.length_bounds),
+        "WC": word_content(sentences, options.first_rank, options.words),
+        "BShift": bigram_shift(sentences, options.seed),
     }
-    tasks = {name: balance(builders[name](), options.seed) for name in options.tasks}
     files, made = {}, {}
-    for name, splits in tasks.items():
+    for name in options.tasks:
+        splits = balance(examples[name], options.seed)
         files[TASKS[name].file] = [
             f"{SPLITS[split]}\t{label}\t{sentence}"
             for split in SPLITS
             for label, sentence in splits[split]
         ]
-        sizes = {split: len(examples) for split, examples in splits.items()}
+        sizes = {split: len(of_split) for split, of_split in splits.items()}
         made[name] = {"classes": len({label for label, _ in splits["train"]}), **sizes}
     write_examples(options.output, files, {"arguments": argv, "tasks": made})
     for name in made:

@@ -13,13 +13,7 @@ from omegaconf import OmegaConf
 
 from capsnmt import records
 from capsnmt.checkpoints.load import load_trained, model_classes
-from capsnmt.cli import (
-    ConfigurationError,
-    OneLineParser,
-    check_output_file,
-    comma_list,
-    command,
-)
+from capsnmt.cli import ConfigurationError, OneLineParser, check_output_file, comma_list, command
 from capsnmt.configurations.schema import SENTENCE_TASKS
 from capsnmt.host import load_plugin
 from capsnmt.runs.records import ClassifierResult, Measures
@@ -107,13 +101,12 @@ def main(argv: List[str]) -> None:
     parser = OneLineParser(
         prog="python -m capsnmt.sentences.evaluate", description="Evaluate a sentence classifier."
     )
-    parser.add_argument(
-        "checkpoint", type=Path, help="a checkpoint of probing or logical_inference"
-    )
-    parser.add_argument("--data", type=Path, help="folder with the data (default: the training's)")
-    parser.add_argument("--splits", type=comma_list(SPLITS), default=["test"], help="comma list")
-    parser.add_argument("--json", type=Path, help="write all measures to this file")
-    parser.add_argument("--cpu", action="store_true", help="use the CPU even if there is a GPU")
+    add = parser.add_argument
+    add("checkpoint", type=Path, help="a checkpoint of probing or logical_inference")
+    add("--data", type=Path, help="folder with the data (default: the training's)")
+    add("--splits", type=comma_list(SPLITS), default=["test"], help="comma list")
+    add("--json", type=Path, help="write all measures to this file")
+    add("--cpu", action="store_true", help="use the CPU even if there is a GPU")
     options = parser.parse_args(argv)
     if options.json is not None:
         check_output_file(options.json, "--json", [options.checkpoint])

@@ -14,8 +14,8 @@ import torch
 from fairseq.sequence_generator import SequenceGenerator
 from torch import Tensor
 
-from capsnmt.analysis import layer_bleu
-from capsnmt.analysis.layer_bleu import GENERATION, subword_marks
+from capsnmt.analysis import ablation
+from capsnmt.analysis.ablation import GENERATION, subword_marks
 from capsnmt.evaluation.tokenised_bleu import multi_bleu
 from tests.analysis.small_models import (
     LENGTHS,
@@ -171,9 +171,9 @@ def test_bleu_is_of_the_translations_of_a_model_that_reads_a_constant(
         for layer in model.decoder.layers:  # so that its translations depend on the source
             layer.encoder_attn.v_proj.weight.mul_(9)
     named: List[Any] = []
-    translate = layer_bleu.translate
+    translate = ablation.translate
     monkeypatch.setattr(
-        layer_bleu, "translate", lambda *given: named.append(translate(*given)) or named[-1]
+        ablation, "translate", lambda *given: named.append(translate(*given)) or named[-1]
     )
     scope = replace(SCOPE, ablation_translations=len(LENGTHS))
     rows = rows_of(analysed(model, tmp_path, flags, ["layer_bleu"], scope=scope), "layer_bleu")

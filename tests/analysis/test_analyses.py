@@ -15,9 +15,8 @@ from torch import Tensor
 
 from capsnmt.analysis import head_tsne
 from capsnmt.analysis import model as models
-from capsnmt.analysis.anisotropy import Anisotropy
 from capsnmt.analysis.base import Analysis
-from capsnmt.analysis.similarity import Similarity
+from capsnmt.analysis.similarity import Anisotropy, Similarity
 from capsnmt.models import PRESETS
 from tests.analysis import oracles
 from tests.analysis.oracles import CALLS, Rows

@@ -20,8 +20,8 @@ import pytest
 import torch
 
 from capsnmt.analysis.analyse import analyse
-from capsnmt.analysis.maps import with_few_columns
 from capsnmt.analysis.page import table, write
+from capsnmt.analysis.sentences import with_few_columns
 from capsnmt.pages.page import csv_text
 from tests.analysis.oracles import by_strongest
 from tests.analysis.small_models import (

@@ -21,8 +21,7 @@ from capsnmt.criterions.sentence_classification import SentenceClassificationCri
 from capsnmt.models import config
 from capsnmt.models.switches import declared, flag
 from capsnmt.sentences.classifier import SentenceClassifierConfig
-from capsnmt.sentences.tasks.logical_inference import LogicalInferenceConfig
-from capsnmt.sentences.tasks.probing import ProbingConfig
+from capsnmt.sentences.tasks import LogicalInferenceConfig, ProbingConfig
 from tests.docs.pages import PAGES, REPO, name, rows, sections
 from tests.frozen.cases.refusals import REFUSED
 

@@ -13,8 +13,8 @@ from fairseq.models import ARCH_MODEL_INV_REGISTRY
 from fairseq.modules import LearnedPositionalEmbedding
 
 from capsnmt.cli import ConfigurationError
+from capsnmt.sentences.classifier import MeanPooling, QueryPooling
 from capsnmt.sentences.evaluate import count
-from capsnmt.sentences.pooling import MeanPooling, QueryPooling
 from tests.sentences.systems import SENTENCE_SYSTEMS, build, build_system, classify, parse
 from tests.support import (
     HALF,

@@ -1,0 +1,312 @@
+"""The tasks ``probing`` and ``logical_inference``: classes, dictionary, encoded splits.
+
+No postponed annotations: fairseq reads the types of the dataclass fields at run time.
+"""
+
+import functools
+import logging
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+
+import numpy as np
+import torch
+from fairseq.data import Dictionary, FairseqDataset, data_utils
+from fairseq.dataclass import FairseqDataclass
+from fairseq.tasks import FairseqTask, register_task
+from torch import Tensor
+
+from capsnmt.cli import ConfigurationError, exits_as_errors
+from capsnmt.models.switches import check, switch
+from capsnmt.sentences.examples import SPLITS, Example
+from capsnmt.sentences.logic import RELATIONS, VARIABLES
+from capsnmt.sentences.logical_inference import MAX_OPERATORS, read_split
+from capsnmt.sentences.senteval import LENGTHS, TASKS, read_task, require_task
+
+logger = logging.getLogger(__name__)
+
+
+class ClassificationDataset(FairseqDataset):
+    """Encoded examples and their batches.
+
+    The ``src_tokens`` of a batch are ``[n B, L]``: the first sentences of all examples, then the
+    second ones, padded on the left like the source of a translation in fairseq.
+    """
+
+    def __init__(
+        self,
+        sentences: Sequence[Tuple[Tensor, ...]],
+        labels: Sequence[int],
+        buckets: Sequence[int],
+        pad: int,
+        shuffle: bool,
+    ) -> None:
+        super().__init__()
+        self.sentences = sentences
+        self.labels = torch.tensor(labels)
+        self.buckets = torch.tensor(buckets)
+        self.pad = pad
+        self.shuffle = shuffle
+        self.sizes = np.array([max(map(len, example)) for example in sentences])
+
+    def __getitem__(self, index: int) -> Dict[str, Any]:
+        return {
+            "id": index,
+            "sentences": self.sentences[index],
+            "label": self.labels[index],
+            "bucket": self.buckets[index],
+        }
+
+    def __len__(self) -> int:
+        return len(self.sentences)
+
+    def num_tokens(self, index: int) -> int:
+        return int(self.sizes[index]) * len(self.sentences[index])
+
+    def size(self, index: int) -> int:
+        return int(self.sizes[index])
+
+    def ordered_indices(self) -> Any:
+        # by length, to reduce padding; ties are random in training
+        order = np.random.permutation(len(self)) if self.shuffle else np.arange(len(self))
+        return order[np.argsort(self.sizes[order], kind="stable")]
+
+    def collater(self, samples: List[Dict[str, Any]]) -> Dict[str, Any]:
+        if not samples:
+            return {}
+        lines = [line for row in zip(*(s["sentences"] for s in samples)) for line in row]
+        tokens = data_utils.collate_tokens(lines, self.pad, left_pad=True)
+        lengths = torch.tensor([len(line) for line in lines])
+        return {
+            "id": torch.tensor([sample["id"] for sample in samples]),
+            "nsentences": len(samples),
+            "ntokens": int(lengths.sum()),
+            "net_input": {"src_tokens": tokens, "src_lengths": lengths},
+            "target": torch.stack([sample["label"] for sample in samples]),
+            "bucket": torch.stack([sample["bucket"] for sample in samples]),
+        }
+
+
+class ClassificationTask(FairseqTask):
+    """A task whose examples are one or more sentences with a class.
+
+    Classes and dictionary come from the training data and are saved in the checkpoint, so that
+    evaluation does not depend on the training data.
+    """
+
+    num_sentences = 1  # of an example
+    buckets: Tuple[int, ...] = ()  # all that an example may have
+
+    def __init__(self, cfg: Any) -> None:
+        super().__init__(cfg)
+        self.state.add_factory("symbols", self.read_symbols)
+        self.state.add_factory("classes", self.read_classes)
+
+    @classmethod
+    def setup_task(cls, cfg: Any, **_: Any) -> "ClassificationTask":
+        """Return the task; fairseq-validate adds that its settings are from a checkpoint."""
+        return cls(cfg)
+
+    def read_symbols(self) -> List[str]:
+        """Return the words of the dictionary in order."""
+        raise NotImplementedError
+
+    def read_classes(self) -> List[str]:
+        """Return the names of the classes in the order of their indices."""
+        raise NotImplementedError
+
+    def read_examples(self, split: str) -> Sequence[Example]:
+        """Return the examples of a split."""
+        raise NotImplementedError
+
+    def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
+        """Take dictionary and classes from a checkpoint; they must be those of the data."""
+        for name, value in state_dict.items():
+            used = self.state.state_dict.get(name, value)
+            if used != value:
+                raise ConfigurationError(
+                    f"the {name} of the checkpoint ({len(value)}) are not those of the data "
+                    f"({len(used)}): resume with the data it was trained on, or give another "
+                    f"--save-dir"
+                )
+        super().load_state_dict(state_dict)
+
+    @functools.cached_property
+    def source_dictionary(self) -> Dictionary:
+        """The dictionary of the encoder."""
+        dictionary = Dictionary()
+        for symbol in self.state.symbols:
+            dictionary.add_symbol(symbol)
+        return dictionary
+
+    @property
+    def target_dictionary(self) -> None:
+        """None: classes are not words."""
+        return None
+
+    @property
+    def num_classes(self) -> int:
+        """The number of classes."""
+        return len(self.state.classes)
+
+    def segment(self, sentence: str) -> List[str]:
+        """Split a sentence into tokens."""
+        return sentence.split()
+
+    def encode(self, sentence: str) -> Tensor:
+        """Return the indices of a sentence's tokens and of the end-of-sentence symbol."""
+        dictionary = self.source_dictionary
+        tokens = [dictionary.index(token) for token in self.segment(sentence)]
+        return torch.tensor([*tokens, dictionary.eos()])
+
+    def load_dataset(self, split: str, *args: Any, **kwargs: Any) -> None:
+        """Read and encode a split: train, valid or test."""
+        if split not in SPLITS:
+            raise ConfigurationError(f"unknown split {split!r}; choose from {', '.join(SPLITS)}")
+        examples = self.read_examples(split)
+        index = {name: number for number, name in enumerate(self.state.classes)}
+        for example in examples:
+            if example.label not in index:
+                known = ", ".join(list(index)[:10]) + (", .." if len(index) > 10 else "")
+                example.reject(f"the label {example.label!r} is not in the training data: {known}")
+        self.datasets[split] = ClassificationDataset(
+            [tuple(map(self.encode, example.sentences)) for example in examples],
+            [index[example.label] for example in examples],
+            [example.bucket for example in examples],
+            self.source_dictionary.pad(),
+            shuffle=split == "train",
+        )
+        logger.info("%s: %s examples, %s classes", split, len(examples), len(index))
+
+
+@dataclass
+class ProbingConfig(FairseqDataclass):
+    """The probing task and its tokenisation."""
+
+    data: str = field(default="", metadata={"help": "folder with SentEval's probing files"})
+    probing_task: str = field(default="", metadata={"help": f"probing task: {', '.join(TASKS)}"})
+    min_count: int = switch(
+        2,
+        "rarer words of the training sentences are mapped to the unknown word",
+        least=1,
+        needs=[{"dictionary": (None,)}],
+    )
+    dictionary: Optional[str] = switch(
+        None, "dict.LANG.txt of fairseq-preprocess, instead of --min-count"
+    )
+    bpe_codes: Optional[str] = switch(None, "subword-nmt codes for splitting words")
+
+
+def load_dictionary(path: str) -> List[str]:
+    """Return the words of a fairseq dictionary without its special symbols."""
+    try:
+        dictionary = Dictionary.load(path)
+    except (OSError, ValueError, RuntimeError) as error:
+        reason = str(error).splitlines()[0]
+        raise ConfigurationError(
+            f"--dictionary {path}: not a fairseq dictionary: {reason}"
+        ) from None
+    return dictionary.symbols[dictionary.nspecial :]
+
+
+def load_bpe(path: str) -> Callable[[str], str]:
+    """Return a function that splits a line into subwords by the codes of a file."""
+    from subword_nmt.apply_bpe import BPE
+
+    try:
+        with open(path, encoding="utf-8") as codes, exits_as_errors():
+            return BPE(codes).process_line
+    except (OSError, UnicodeDecodeError, RuntimeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigurationError(f"--bpe-codes {path}: {reason}") from None
+
+
+@register_task("probing", dataclass=ProbingConfig)
+class ProbingTask(ClassificationTask):
+    """SentEval's tasks (Conneau et al. 2018): classify a sentence; its bucket is its length.
+
+    **D**: words that occur once in the training sentences are mapped to the unknown word. Their
+    embeddings would hardly be trained, and unknown words of the test set need a trained symbol.
+    """
+
+    buckets = LENGTHS
+
+    def __init__(self, cfg: Any) -> None:
+        super().__init__(cfg)
+        require_task(cfg.probing_task)
+        check(cfg, ProbingConfig)
+        self.bpe = load_bpe(cfg.bpe_codes) if cfg.bpe_codes else None
+
+    def segment(self, sentence: str) -> List[str]:
+        return (self.bpe(sentence) if self.bpe else sentence).split()
+
+    def read_symbols(self) -> List[str]:
+        if self.cfg.dictionary:
+            return load_dictionary(self.cfg.dictionary)
+        counts: Counter = Counter()
+        for example in self.read_examples("train"):
+            counts.update(self.segment(example.sentences[0]))
+        frequent = [word for word, count in counts.items() if count >= self.cfg.min_count]
+        return sorted(frequent, key=lambda word: (-counts[word], word))
+
+    def read_classes(self) -> List[str]:
+        examples = self.read_examples("train")
+        labels = sorted({example.label for example in examples})
+        if len(labels) < 2:
+            raise ConfigurationError(
+                f"{examples[0].path}: all training sentences have the label {labels[0]!r}: a "
+                f"probing task needs two or more labels"
+            )
+        return labels
+
+    def read_examples(self, split: str) -> Sequence[Example]:
+        return read_task(Path(self.cfg.data), self.cfg.probing_task)[split]
+
+    def build_model(self, cfg: Any, from_checkpoint: bool = False) -> Any:
+        if getattr(cfg, "probe_checkpoint", None) and not self.cfg.dictionary:
+            raise ConfigurationError(
+                f"--probe-checkpoint {cfg.probe_checkpoint} needs the dictionary of its training; "
+                f"give --dictionary DATA-BIN/dict.LANG.txt, and --bpe-codes if it had any"
+            )
+        return super().build_model(cfg, from_checkpoint)
+
+
+@dataclass
+class LogicalInferenceConfig(FairseqDataclass):
+    """The data folder and the length of the training sentences."""
+
+    data: str = field(
+        default="", metadata={"help": "folder with train0..12 and test0..12, plain or gzipped"}
+    )
+    max_operators: int = switch(
+        6,
+        "train on sentences with at most this many operators",
+        least=0,
+        most=MAX_OPERATORS,
+        note="the paper trains on at most 6",
+    )
+
+
+@register_task("logical_inference", dataclass=LogicalInferenceConfig)
+class LogicalInferenceTask(ClassificationTask):
+    """Classify the relation between two propositions, one of seven.
+
+    The bucket of an example is its number of operators.
+    """
+
+    num_sentences = 2
+    buckets = tuple(range(MAX_OPERATORS + 1))
+
+    def __init__(self, cfg: Any) -> None:
+        super().__init__(cfg)
+        check(cfg, LogicalInferenceConfig)
+
+    def read_symbols(self) -> List[str]:
+        return ["(", ")", "not", "and", "or", *VARIABLES]
+
+    def read_classes(self) -> List[str]:
+        return list(RELATIONS)
+
+    def read_examples(self, split: str) -> Sequence[Example]:
+        return read_split(Path(self.cfg.data), split, self.cfg.max_operators)
