@@ -44,53 +44,31 @@ def build_parser() -> OneLineParser:
         description="Prepare a parallel corpus, down to a fairseq data-bin in OUTPUT/bin. "
         "The same command resumes: it repeats only steps that are missing or have changed.",
     )
+    add = parser.add_argument
     names = ", ".join(bundled_names("recipes"))
-    parser.add_argument("recipe", nargs="?", help=f"{names}, or the path of a .yaml")
-    parser.add_argument("--output", type=Path, required=True, help="folder for all output")
-    parser.add_argument("--pair", help="SOURCE-TARGET, where the names of files do not say it")
-    parser.add_argument(
-        "--deduplicate",
-        action="store_true",
-        help="drop repeated training pairs, compared by their tokens",
-    )
-    parser.add_argument("--lowercase", action="store_true", help="lower-case all text")
-    parser.add_argument(
-        "--workers", type=positive, default=CORES, help="processes (default: one per core)"
-    )
-    parser.add_argument("--dry-run", action="store_true", help="list the steps and do nothing")
-    own = parser.add_argument_group("text of your own, in place of a recipe")
-    own.add_argument(
-        "--train",
-        nargs="+",
-        metavar="FILE",
-        help="training pairs: plain or .gz, paired by suffix, as a.en a.de; or .tsv tables",
-    )
-    own.add_argument(
-        "--valid", nargs="+", metavar="FILE", help="validation pairs (default: drawn from --train)"
-    )
-    own.add_argument(
-        "--test",
-        nargs="+",
-        action="append",
-        default=[],
-        metavar="[NAME=]FILE",
-        help="test pairs (default: drawn from --train), or one source and its references; several "
-        "sets are repeated with names",
-    )
-    own.add_argument(
-        "--vocabulary",
-        type=positive,
-        metavar="N",
-        help="merge operations of BPE (default: by the number of pairs)",
-    )
+    add("recipe", nargs="?", help=f"{names}, or the path of a .yaml")
+    add("--output", type=Path, required=True, help="folder for all output")
+    add("--pair", help="SOURCE-TARGET, where the names of files do not say it")
+    repeated = "drop repeated training pairs, compared by their tokens"
+    add("--deduplicate", action="store_true", help=repeated)
+    add("--lowercase", action="store_true", help="lower-case all text")
+    add("--workers", type=positive, default=CORES, help="processes (default: one per core)")
+    add("--dry-run", action="store_true", help="list the steps and do nothing")
+    add = parser.add_argument_group("text of your own, in place of a recipe").add_argument
+    pairs = "training pairs: plain or .gz, paired by suffix, as a.en a.de; or .tsv tables"
+    add("--train", nargs="+", metavar="FILE", help=pairs)
+    drawn = "pairs (default: drawn from --train)"
+    add("--valid", nargs="+", metavar="FILE", help=f"validation {drawn}")
+    tests = f"test {drawn}, or one source and its references; several sets are repeated with names"
+    add("--test", nargs="+", action="append", default=[], metavar="[NAME=]FILE", help=tests)
+    merges = "merge operations of BPE (default: by the number of pairs)"
+    add("--vocabulary", type=positive, metavar="N", help=merges)
     published = parser.add_argument_group("recipes")
-    published.add_argument(
-        "--corpora", help="NAME,NAME...: training corpora of the recipe to use (default: all)"
-    )
+    corpora = "NAME,NAME...: training corpora of the recipe to use (default: all)"
+    published.add_argument("--corpora", help=corpora)
     files = published.add_mutually_exclusive_group()
-    files.add_argument(
-        "--local", type=Path, metavar="DIR", help="folder of the source files; nothing is fetched"
-    )
+    folder = "folder of the source files; nothing is fetched"
+    files.add_argument("--local", type=Path, metavar="DIR", help=folder)
     add_mirrors(files)
     return parser
 

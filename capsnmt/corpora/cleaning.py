@@ -13,22 +13,25 @@ from capsnmt import records
 from capsnmt.cli import ConfigurationError
 from capsnmt.corpora.parallel import chunk_of, lines_of, map_chunks, read_chunks, with_progress
 from capsnmt.corpora.recipe import Cleaning
-from capsnmt.corpora.subwords import has_long_word
 
 Pairs = List[Tuple[str, str]]
 Judge = Callable[[Cleaning, str, str], str]
+# D: characters of a word; BPE takes seconds for such a word, and hours for one of megabytes.
+LONGEST_WORD = 10_000
 
 
 def judge_tokens(limits: Cleaning, source: str, target: str) -> str:
     """Return ``kept``, or the reason to drop a tokenised pair."""
-    lengths = len(source.split()), len(target.split())
+    words = source.split(), target.split()
+    lengths = len(words[0]), len(words[1])
     if not all(lengths):
         return "empty"
     if max(lengths) > limits.max_length:
         return "length"
     if max(lengths) > limits.max_ratio * min(lengths):
         return "ratio"
-    return "word" if has_long_word(source) or has_long_word(target) else "kept"
+    longest = max(map(len, chain.from_iterable(words)))
+    return "word" if longest > LONGEST_WORD else "kept"
 
 
 def judge_subwords(limits: Cleaning, source: str, target: str) -> str:

@@ -14,8 +14,7 @@ from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Sequence, 
 from capsnmt.cli import ConfigurationError, say
 from capsnmt.corpora.archives import Text, copy_texts, is_archive
 from capsnmt.corpora.cleaning import judge_tokens
-from capsnmt.corpora.formats import PAGES, aligned, read_text
-from capsnmt.corpora.help_pages import joined
+from capsnmt.corpora.formats import PAGES, aligned, joined, read_text
 from capsnmt.corpora.parallel import LINES, chunk_of, map_chunks, map_jobs, with_progress
 from capsnmt.corpora.recipe import Piece, Recipe
 from capsnmt.corpora.text import make_tokeniser

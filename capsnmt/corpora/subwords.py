@@ -15,8 +15,6 @@ from capsnmt.corpora.recipe import Segmentation
 from capsnmt.lines import read_lines
 
 SENTENCES = 10_000_000  # sentences that sentencepiece keeps in memory
-# D: characters of a word; BPE takes seconds for such a word, and hours for one of megabytes.
-LONGEST_WORD = 10_000
 
 
 def learn(
@@ -110,8 +108,3 @@ def _segmenter(method: str, model: str, changed: int) -> Callable[[str], str]:
     with open(model, encoding="utf-8") as stream:
         segmented: Callable[[str], str] = BPE(stream).segment
     return segmented
-
-
-def has_long_word(line: str) -> bool:
-    """Return whether a line has a word of more than `LONGEST_WORD` characters."""
-    return len(line) > LONGEST_WORD and max(map(len, line.split()), default=0) > LONGEST_WORD
