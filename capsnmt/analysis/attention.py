@@ -68,7 +68,7 @@ class AttentionStatistics(Analysis):
 
 
 class Disagreement(Analysis):
-    """The three terms of the criterion, per attention and layer (Li et al. 2021, eq 5 to 7)."""
+    """The terms of the criterion, per attention and layer (Li et al. 2021, eq 5 to 7)."""
 
     name = "disagreement"
     columns = ("attention", "layer", *TERMS)

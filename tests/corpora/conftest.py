@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Callable, Dict, Iterator, List, Optional, Sequence
 
 import pytest
 import yaml
 
 from capsnmt.corpora import __main__ as preparation
 from capsnmt.corpora.__main__ import main
-from tests.commands import succeed
+from tests.commands import is_refusal, succeed
 from tests.corpora.server import Server, serving
 
 SENTENCES = [
@@ -20,7 +20,7 @@ SENTENCES = [
     ("The dog, a big one, barks.", "Der Hund, ein großer, bellt."),
     ("A man and a dog run.", "Ein Mann und ein Hund rennen."),
 ]
-Run = Callable[..., Tuple[int, str]]
+Run = Callable[..., str]
 
 
 @pytest.fixture
@@ -78,14 +78,26 @@ def text(path: Path) -> List[str]:
 
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture) -> Run:
-    """Run the command line in this process; return its exit status and its messages."""
+    """``run(ARG, ..., ends=0)`` runs the command line in this process; return its messages."""
 
-    def run(*arguments: object) -> Tuple[int, str]:
+    def run(*arguments: object, ends: int = 0) -> str:
         capsys.readouterr()
         status = main([*map(str, arguments), "--workers", "1"])
-        return status, capsys.readouterr().err
+        printed = capsys.readouterr().err
+        assert status == ends, printed
+        return printed
 
     return run
+
+
+@pytest.fixture
+def refuse(run: Run) -> Callable[..., None]:
+    """``refuse(ARGUMENTS, WORD, ...)``: what it says last is an error with the words."""
+
+    def refuse(arguments: Sequence[object], *words: str) -> None:
+        is_refusal(2, run(*arguments, ends=2).splitlines(keepends=True)[-1], *words)
+
+    return refuse
 
 
 @pytest.fixture

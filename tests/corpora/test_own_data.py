@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from capsnmt.corpora.prepared import PreparedData
-from tests.commands import is_refusal
 from tests.corpora.conftest import text, tree
 from tests.corpora.miniatures import lines, write_own
 from tests.evaluation.outputs import sgm, wmt_xml, write_lines
@@ -26,8 +25,7 @@ def test_two_files_become_three_splits(tmp_path, run, no_fairseq):
         with gzip.open(real_data("significance") / name, "rb") as stream:
             (tmp_path / f"ted.{side}").write_bytes(b"".join(islice(stream, 2000)))
     words = ("--train", tmp_path / "ted.sk", tmp_path / "ted.en", "--lowercase")
-    status, printed = run(*words, "--output", tmp_path / "out")
-    assert status == 0, printed
+    printed = run(*words, "--output", tmp_path / "out")
     said = printed.splitlines()
     assert said[0] == "pairs: train 1,800, valid 100, test 100 (valid and test drawn from --train)"
     assert said[1].startswith("subwords: 1,000 merge operations of BPE")
@@ -47,7 +45,7 @@ def test_two_files_become_three_splits(tmp_path, run, no_fairseq):
     assert manifest.pairs == len(text(data.folder / "clean/train.en"))
     assert manifest.tokenisers["sk"] == "moses-lowercase"
     # again: the same pairs are drawn, and nothing is left to do
-    _, again = run(*words, "--output", tmp_path / "out")
+    again = run(*words, "--output", tmp_path / "out")
     assert again.splitlines() == [*said[:2], said[-1]]
 
 
@@ -80,8 +78,7 @@ SMALL = ["--vocabulary", "30", "--output", "out"]
     ],
 )
 def test_files_name_their_languages_by_suffix_or_pair(files, run, words, pair, train, sets):
-    status, printed = run(*words.split(), *SMALL)
-    assert status == 0, printed
+    run(*words.split(), *SMALL)
     data = PreparedData(Path("out"))
     manifest = data.read_manifest()
     assert manifest.pair == pair
@@ -101,13 +98,14 @@ def test_files_name_their_languages_by_suffix_or_pair(files, run, words, pair, t
     [str.upper, lambda line: f" {line} ", lambda line: line.replace(" ", "\u00a0 ")],
     ids=["case", "spaces", "other spaces"],
 )
-def test_no_pair_is_drawn_twice_or_left_for_training_in_another_form(files, run, flags, other):
+def test_no_pair_is_drawn_twice_or_left_for_training_in_another_form(
+    files, run, refuse, flags, other
+):
     for side in ("en", "de"):
         once = Path(f"a.{side}").read_text("utf-8").splitlines()
         forms = 2 * (once + [other(line) for line in once])
         Path(f"r.{side}").write_text("".join(f"{line}\n" for line in forms), "utf-8")
-    status, printed = run("--train", "r.en", "r.de", *flags, *SMALL)
-    assert status == 0, printed
+    run("--train", "r.en", "r.de", *flags, *SMALL)
     data = PreparedData(Path("out"))
     train, *others = (
         [" ".join(line.lower().split()) for line in text(data.raw(split, "en"))]
@@ -119,8 +117,8 @@ def test_no_pair_is_drawn_twice_or_left_for_training_in_another_form(files, run,
     assert len({*train}) == 60 - len(drawn)
     for side in ("en", "de"):
         Path(f"r.{side}").write_bytes(lines(range(2), side) * 30)
-    status, printed = run("--train", "r.en", "r.de", *flags, "--output", "too_few")
-    is_refusal(status, printed.splitlines(keepends=True)[-1], "2 different pairs", "draw 6", "give")
+    words = ("--train", "r.en", "r.de", *flags, "--output", "too_few")
+    refuse(words, "2 different pairs", "draw 6", "give")
 
 
 def test_given_pairs_that_are_trained_on_are_counted(files, run):
@@ -131,8 +129,7 @@ def test_given_pairs_that_are_trained_on_are_counted(files, run):
         tested = [f" {line} " for line in known] + other
         Path(f"t.{side}").write_text("".join(f"{line}\n" for line in tested), "utf-8")
     given = "--train a.en a.de --valid v.en v.de --test x=t.en t.de --test v.en v.de"
-    status, printed = run(*given.split(), *SMALL)
-    assert status == 0, printed
+    printed = run(*given.split(), *SMALL)
     warned = [line for line in printed.splitlines() if "training pairs too" in line]
     assert [line.split()[1:] for line in warned] == [
         f"5 of {len(tested)} pairs of x are training pairs too".split()
@@ -142,7 +139,7 @@ def test_given_pairs_that_are_trained_on_are_counted(files, run):
     assert len(text(data.raw("x", "en"))) == len(tested)
 
 
-def test_test_sets_in_elements_are_read_as_they_are_published(files, run):
+def test_test_sets_in_elements_are_read_as_they_are_published(files, run, refuse):
     for side, kind in (("en", "src"), ("de", "ref")):
         segments = Path(f"v.{side}").read_text("utf-8").splitlines()
         text = "".join(f'<seg id="{n}">{line}</seg>\n' for n, line in enumerate(segments, 1))
@@ -150,21 +147,18 @@ def test_test_sets_in_elements_are_read_as_they_are_published(files, run):
         for name in (f"v-{kind}.{side}.sgm", f"v-{kind}.xml"):
             Path(name).write_text(marked, "utf-8")
     given = "--train a.en a.de --valid v.en v.de --test x=v-src.en.sgm v-ref.de.sgm"
-    status, printed = run(*given.split(), "--test", "y=v-src.xml", "v-ref.xml", *SMALL)
-    assert status == 0, printed
+    run(*given.split(), "--test", "y=v-src.xml", "v-ref.xml", *SMALL)
     for side in ("en", "de"):
         raw = [Path(f"out/raw/{split}.{side}").read_bytes() for split in ("valid", "x", "y")]
         assert raw[0] == raw[1] == raw[2]
     for name, other in (("v.src", "v.ref"), ("v.src", "v.de")):
         Path("v.src").write_bytes(Path("v-src.xml").read_bytes())
         Path("v.ref").write_bytes(Path("v-ref.xml").read_bytes())
-        words = ["--train", "a.en", "a.de", "--test", name, other, "--output", "refused"]
-        status, printed = run(*words)
-        is_refusal(status, printed.splitlines(keepends=True)[-1], "give")
+        refuse(["--train", "a.en", "a.de", "--test", name, other, "--output", "refused"], "give")
     assert not Path("refused").exists()
 
 
-def test_a_test_set_has_all_its_references_however_they_are_given(files, run):
+def test_a_test_set_has_all_its_references_however_they_are_given(files, run, refuse):
     """Several files, or markup that has several; each is prepared, recorded and lower-cased."""
     sentences = {side: Path(f"v.{side}").read_text("utf-8").splitlines() for side in ("en", "de")}
     sources, first = sentences["en"], sentences["de"]
@@ -181,8 +175,7 @@ def test_a_test_set_has_all_its_references_however_they_are_given(files, run):
     given = ("v.en v.de r1.de", "v.xml", "v.en.sgm v.de.sgm", "src.txt ref0.txt ref1.txt")
     for name, test in zip("wxyz", given):
         words += f" --test {name}={test}"
-    status, printed = run(*words.split(), *SMALL)
-    assert status == 0, printed
+    run(*words.split(), *SMALL)
     data = PreparedData(Path("out"))
     for name in "wxyz":
         paths = data.references(name, "de")
@@ -197,8 +190,7 @@ def test_a_test_set_has_all_its_references_however_they_are_given(files, run):
     assert {"r1.de", "v.xml", "ref1.txt", "v.de.sgm"} < recorded
     # another text of a reference is another test set
     write_lines(Path("r1.de"), first)
-    status, printed = run(*words.split(), *SMALL)
-    is_refusal(status, printed.splitlines(keepends=True)[-1], "the content of ", "r1.de")
+    refuse([*words.split(), *SMALL], "the content of ", "r1.de")
 
 
 @pytest.mark.parametrize(
@@ -214,15 +206,14 @@ def test_a_test_set_has_all_its_references_however_they_are_given(files, run):
         ("--test tmx.xml", ["tmx.xml: has tmx, several texts; give each in a file of its own"]),
     ],
 )
-def test_references_that_are_none_or_of_no_test_set_are_refused(files, run, words, parts):
+def test_references_that_are_none_or_of_no_test_set_are_refused(files, refuse, words, parts):
     segments = Path("v.de").read_text("utf-8").splitlines()
     Path("v.xml").write_text(wmt_xml(segments, segments, source=segments), "utf-8")
     Path("refs.sgm").write_text(sgm(segments, segments, key="sysid"), "utf-8")
     unit = "<tu><tuv><seg>a</seg></tuv><tuv><seg>b</seg></tuv></tu>"
     for name in ("v.tmx", "tmx.xml"):
         Path(name).write_text(f"<?xml version='1.0'?>\n<tmx>\n{unit}\n</tmx>\n", "utf-8")
-    status, printed = run("--train", "a.en", "a.de", *words.split(), "--output", "refused")
-    is_refusal(status, printed.splitlines(keepends=True)[-1], *parts)
+    refuse(["--train", "a.en", "a.de", *words.split(), "--output", "refused"], *parts)
     assert not Path("refused").exists()
 
 
@@ -235,19 +226,17 @@ def test_marks_of_subwords_are_no_text(files, run, mark):
         text = [f"{line} {marked}" for line in lines[:count]] + lines[count:]
         Path("m.en").write_text("".join(f"{line}\n" for line in text), "utf-8")
         Path("m.de").write_bytes(Path("a.de").read_bytes())
-        ended, printed = run("--train", "m.en", "m.de", *SMALL[:-1], f"out-{count}")
-        assert ended == status, printed
+        printed = run("--train", "m.en", "m.de", *SMALL[:-1], f"out-{count}", ends=status)
         assert re.search(r"train\.en: \d+ of \d+ lines have .*, as line \d+: .*; give", printed)
 
 
 def test_a_language_without_rules_of_its_own_is_said(files, run):
     Path("a.vi").write_bytes(lines(range(60), "vi"))
-    status, printed = run("--train", "a.en", "a.vi", *SMALL)
-    assert status == 0
+    printed = run("--train", "a.en", "a.vi", *SMALL)
     assert [line[:3] for line in printed.splitlines() if "Moses has no rules" in line] == ["vi:"]
 
 
-def test_text_that_lies_where_a_step_would_write_is_refused_and_stays(files, run):
+def test_text_that_lies_where_a_step_would_write_is_refused_and_stays(files, refuse):
     """It was replaced by what was left of it for training, and the next run drew again."""
     folder = Path("my/raw")
     folder.mkdir(parents=True)
@@ -257,36 +246,33 @@ def test_text_that_lies_where_a_step_would_write_is_refused_and_stays(files, run
     before = tree(Path("my"))
     for source, output in (("my", "my"), ("my", "link"), ("link", "my")):
         given = [f"{source}/raw/train.{side}" for side in ("en", "de")]
-        status, printed = run("--train", *given, "--output", output)
-        is_refusal(status, printed.splitlines(keepends=True)[-1], f"{output}/raw/train.en", "give")
+        refuse(["--train", *given, "--output", output], f"{output}/raw/train.en", "give")
         assert tree(Path("my")) == before
         assert not Path("my/.lock").exists()
 
 
 def test_the_same_files_by_another_path_are_the_same_text(files, run, monkeypatch):
-    assert run("--train", "a.en", "a.de", *SMALL)[0] == 0
+    run("--train", "a.en", "a.de", *SMALL)
     Path("link").symlink_to(".")
     Path("sub").mkdir()
     monkeypatch.chdir("sub")
     for folder in ("..", "../link"):
         words = [f"{folder}/a.en", f"{folder}/a.de", *SMALL[:-1], "../out"]
-        status, printed = run("--train", *words)
-        assert status == 0, printed
+        run("--train", *words)
 
 
-def test_what_is_no_file_of_its_own_name_is_refused(files, run):
+def test_what_is_no_file_of_its_own_name_is_refused(files, refuse):
     """Such a folder was read as those of the languages, and a pipe looked for under ``/``."""
     shutil.copytree(".", "../{language}")
     os.mkfifo("pipe.de")
     for name, part in (("../{language}/a.de", "stands for a language"), ("pipe.de", "regular")):
-        status, printed = run("--train", "a.en", name, *SMALL)
-        is_refusal(status, printed.splitlines(keepends=True)[-1], name[-10:], part)
+        refuse(["--train", "a.en", name, *SMALL], name[-10:], part)
         assert not Path("out").exists()
 
 
 @pytest.mark.parametrize("name", ["bin/script", "clean/train.de", "raw/test.en"])
 def test_a_folder_of_the_user_keeps_what_it_has_where_a_step_would_write(
-    files, run, monkeypatch, name
+    files, run, refuse, monkeypatch, name
 ):
     """A project's ``bin/`` was deleted, from ``--output .``."""
     path = Path("project") / name
@@ -294,11 +280,9 @@ def test_a_folder_of_the_user_keeps_what_it_has_where_a_step_would_write(
     path.write_text("mine\n", "utf-8")
     monkeypatch.chdir("project")
     words = ("--train", files / "a.en", files / "a.de", "--output", ".")
-    status, printed = run(*words)
-    is_refusal(status, printed.splitlines(keepends=True)[-1], "--output .", path.parts[1], "give")
+    refuse(words, "--output .", path.parts[1], "give")
     assert tree(Path()) == {name: b"mine\n"}
     shutil.rmtree(path.parts[1])
     Path("script").write_text("mine\n", "utf-8")  # what no step would write stays beside
-    status, printed = run(*words, "--vocabulary", "30")
-    assert status == 0, printed
+    run(*words, "--vocabulary", "30")
     assert Path("script").read_text("utf-8") == "mine\n"

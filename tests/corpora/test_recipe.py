@@ -14,19 +14,9 @@ from capsnmt.corpora.recipe import Cleaning, Piece, Recipe, Segmentation, Source
 from capsnmt.corpora.sources import has_checksum
 from capsnmt.corpora.text import make_tokeniser
 from capsnmt.evaluation.text import moses_detokenizer
-from capsnmt.files import bundled_names
 from tests.corpora.conftest import recipe_of, text, write_recipe
 from tests.real_data import real_data
 from tests.support import REPO
-
-
-@pytest.mark.parametrize("name", bundled_names("recipes"))
-def test_every_recipe_of_the_project_loads(name):
-    recipe = load_recipe(name)
-    assert recipe.name == name
-    assert recipe.description
-    assert list(recipe.subsets)[:2] == ["train", "valid"]
-    assert recipe.test_sets
 
 
 def test_the_recipe_knows_the_published_files():
@@ -74,8 +64,7 @@ def test_a_test_set_of_a_recipe_has_its_references(corpus, run, tmp_path, no_fai
     path = write_recipe(tmp_path / "several.yaml", recipe)
     for pair in ("en-de", "de-en"):
         words = (path, "--pair", pair, "--local", corpus, "--output", tmp_path / pair)
-        status, printed = run(*words)
-        assert status == 0, printed
+        run(*words)
         data, target = PreparedData(tmp_path / pair), pair[3:]
         assert len(data.references("test", target)) == 1
         for name in ("files", "table"):
@@ -138,8 +127,7 @@ def test_a_wrong_recipe_is_reported_with_what_is_wrong(corpus, run, tmp_path, ch
     recipe = recipe_of(corpus)
     change(recipe)
     path = write_recipe(tmp_path / "wrong.yaml", recipe)
-    status, printed = run(path, "--output", tmp_path / "out")
-    assert status == 2
+    printed = run(path, "--output", tmp_path / "out", ends=2)
     assert printed.startswith(f"error: {path}: ")
     assert message in printed
     assert printed.count("\n") == 1

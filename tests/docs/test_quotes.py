@@ -1,9 +1,8 @@
-"""Numbers that prose quotes from a table, and that tables and prose quote from the code."""
+"""Scores that the README quotes, and what tables and prose quote from the code."""
 
 from __future__ import annotations
 
 import argparse
-import math
 import re
 from pathlib import Path
 from typing import Callable, Dict, List, Tuple
@@ -20,9 +19,6 @@ from capsnmt.corpora.recipe import load_recipe
 from capsnmt.launch.own_data import BUDGETS
 from capsnmt.models.architectures import SIZES
 from tests.docs.pages import REPO, numbers, rows, section
-from tests.docs.test_numbers import measured_rows
-
-WORDS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
 
 
 def cell(page: str, title: str, row: str, column: int, place: int = 0) -> List[float]:
@@ -33,53 +29,8 @@ def cell(page: str, title: str, row: str, column: int, place: int = 0) -> List[f
     return numbers(named[place][column])
 
 
-def exceptions() -> List[str]:
-    """How many rows of parameters have a note."""
-    page = (REPO / "docs" / "parameters.md").read_text("utf-8")
-    return [WORDS[len(re.findall(r"\(\d\) \|$", page, re.MULTILINE))]]
-
-
-def bound_by_arithmetic() -> List[str]:
-    found = [(float(c[1].split()[0]), float(c[3])) for c in measured_rows().values()]
-    return [str(sum(round(work - train, 2) <= 0.05 for train, work in found)), str(len(found))]
-
-
-def of_seeds(row: str) -> float:
-    """The standard deviation of three seeds on test_2016_flickr."""
-    return cell("results_archive.md", "mean of seeds 1, 2, 3", row, 1)[1]
-
-
-def detectable() -> List[str]:
-    """The difference that the formula of docs/evaluation.md gives for three seeds."""
-    both = math.hypot(of_seeds("baseline"), of_seeds("em_routing"))
-    return [f"{4.3 * both / math.sqrt(3):.1f}"]
-
-
 def of_seed_1(row: str, start: str = "scratch") -> float:
     return cell("results_archive.md", f"seed 1, from {start}", row, 1)[0]
-
-
-# page, the sentence with its numbers as groups -> what they must be
-QUOTES: Dict[Tuple[str, str], Callable[[], List[str]]] = {
-    ("README.md", r"adds them, with \[(\w+) exceptions\]"): exceptions,
-    ("docs/results_archive.md", r"parameters.md\), with (\w+) exceptions"): exceptions,
-    ("docs/results_archive.md", r"sizes, (\d+) of (\d+) rows"): bound_by_arithmetic,
-    ("docs/results_archive.md", r"a true difference of (\S+) BLEU"): detectable,
-    ("docs/results_archive.md", r"have a standard deviation of (\S+)\. "): lambda: [
-        f"{of_seeds('baseline'):.1f}"
-    ],
-    ("docs/results_archive.md", r"adds (\S+) BLEU to the baseline"): lambda: [
-        f"{of_seed_1('baseline_continued', 'the baseline') - of_seed_1('baseline'):.1f}"
-    ],
-}
-
-
-@pytest.mark.parametrize(("page", "sentence"), QUOTES)
-def test_a_number_in_prose_follows_from_its_source(page: str, sentence: str) -> None:
-    text = " ".join((REPO / page).read_text("utf-8").split())
-    found = re.search(sentence, text)
-    assert found
-    assert list(found.groups()) == QUOTES[page, sentence]()
 
 
 # a system of README's results -> its row
