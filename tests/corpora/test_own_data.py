@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import re
 import shutil
 from itertools import islice
@@ -139,7 +138,7 @@ def test_given_pairs_that_are_trained_on_are_counted(files, run):
     assert len(text(data.raw("x", "en"))) == len(tested)
 
 
-def test_test_sets_in_elements_are_read_as_they_are_published(files, run, refuse):
+def test_test_sets_in_elements_are_read_as_they_are_published(files, run):
     for side, kind in (("en", "src"), ("de", "ref")):
         segments = Path(f"v.{side}").read_text("utf-8").splitlines()
         text = "".join(f'<seg id="{n}">{line}</seg>\n' for n, line in enumerate(segments, 1))
@@ -151,11 +150,6 @@ def test_test_sets_in_elements_are_read_as_they_are_published(files, run, refuse
     for side in ("en", "de"):
         raw = [Path(f"out/raw/{split}.{side}").read_bytes() for split in ("valid", "x", "y")]
         assert raw[0] == raw[1] == raw[2]
-    for name, other in (("v.src", "v.ref"), ("v.src", "v.de")):
-        Path("v.src").write_bytes(Path("v-src.xml").read_bytes())
-        Path("v.ref").write_bytes(Path("v-ref.xml").read_bytes())
-        refuse(["--train", "a.en", "a.de", "--test", name, other, "--output", "refused"], "give")
-    assert not Path("refused").exists()
 
 
 def test_a_test_set_has_all_its_references_however_they_are_given(files, run, refuse):
@@ -193,30 +187,6 @@ def test_a_test_set_has_all_its_references_however_they_are_given(files, run, re
     refuse([*words.split(), *SMALL], "the content of ", "r1.de")
 
 
-@pytest.mark.parametrize(
-    ("words", "parts"),
-    [
-        ("--valid v.en v.de b.de", ["1 of 3 files end in .en and 2 in .de; give"]),
-        ("--test v.en b.en v.de", ["2 of 3 files", "give", "one source and its references"]),
-        ("--test v.en v.de b.de", ["v.en has 6 lines", "b.de has 30; ", "give"]),
-        ("--valid v.xml", ["--valid v.xml: 2 references", "--test", "give files of one text"]),
-        ("--test v.xml v.xml", ["v.xml has both a source and references; give it alone"]),
-        ("--test refs.sgm", ["refs.sgm has not both a source and references; give the files"]),
-        ("--test v.tmx v.tmx", ["v.tmx: begins with", "give a file of each language, one sent"]),
-        ("--test tmx.xml", ["tmx.xml: has tmx, several texts; give each in a file of its own"]),
-    ],
-)
-def test_references_that_are_none_or_of_no_test_set_are_refused(files, refuse, words, parts):
-    segments = Path("v.de").read_text("utf-8").splitlines()
-    Path("v.xml").write_text(wmt_xml(segments, segments, source=segments), "utf-8")
-    Path("refs.sgm").write_text(sgm(segments, segments, key="sysid"), "utf-8")
-    unit = "<tu><tuv><seg>a</seg></tuv><tuv><seg>b</seg></tuv></tu>"
-    for name in ("v.tmx", "tmx.xml"):
-        Path(name).write_text(f"<?xml version='1.0'?>\n<tmx>\n{unit}\n</tmx>\n", "utf-8")
-    refuse(["--train", "a.en", "a.de", *words.split(), "--output", "refused"], *parts)
-    assert not Path("refused").exists()
-
-
 @pytest.mark.parametrize("mark", ["@@", "\u2581", "##", "</w>", "<unk>"])
 def test_marks_of_subwords_are_no_text(files, run, mark):
     """A few are counted: they may be text. Many are refused."""
@@ -236,21 +206,6 @@ def test_a_language_without_rules_of_its_own_is_said(files, run):
     assert [line[:3] for line in printed.splitlines() if "Moses has no rules" in line] == ["vi:"]
 
 
-def test_text_that_lies_where_a_step_would_write_is_refused_and_stays(files, refuse):
-    """It was replaced by what was left of it for training, and the next run drew again."""
-    folder = Path("my/raw")
-    folder.mkdir(parents=True)
-    for side in ("en", "de"):
-        Path(f"a.{side}").rename(folder / f"train.{side}")
-    Path("link").symlink_to("my")
-    before = tree(Path("my"))
-    for source, output in (("my", "my"), ("my", "link"), ("link", "my")):
-        given = [f"{source}/raw/train.{side}" for side in ("en", "de")]
-        refuse(["--train", *given, "--output", output], f"{output}/raw/train.en", "give")
-        assert tree(Path("my")) == before
-        assert not Path("my/.lock").exists()
-
-
 def test_the_same_files_by_another_path_are_the_same_text(files, run, monkeypatch):
     run("--train", "a.en", "a.de", *SMALL)
     Path("link").symlink_to(".")
@@ -259,15 +214,6 @@ def test_the_same_files_by_another_path_are_the_same_text(files, run, monkeypatc
     for folder in ("..", "../link"):
         words = [f"{folder}/a.en", f"{folder}/a.de", *SMALL[:-1], "../out"]
         run("--train", *words)
-
-
-def test_what_is_no_file_of_its_own_name_is_refused(files, refuse):
-    """Such a folder was read as those of the languages, and a pipe looked for under ``/``."""
-    shutil.copytree(".", "../{language}")
-    os.mkfifo("pipe.de")
-    for name, part in (("../{language}/a.de", "stands for a language"), ("pipe.de", "regular")):
-        refuse(["--train", "a.en", name, *SMALL], name[-10:], part)
-        assert not Path("out").exists()
 
 
 @pytest.mark.parametrize("name", ["bin/script", "clean/train.de", "raw/test.en"])

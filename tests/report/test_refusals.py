@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import shutil
 from pathlib import Path
-from typing import Any, Callable, List, Optional
+from typing import Any, Callable, Optional
 
 import pytest
 
@@ -95,26 +95,3 @@ def test_classifiers_are_different_runs_and_their_seeds_have_one_setting(
     assert f"{second} is given twice" in report(second, output / "classifiers")
     put("config.json", "settings", "train", "lr", value=0.5)(second)
     assert f"{second} has train.lr 0.5, but" in report(output / "classifiers")
-
-
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        (["baseline", "--samples", "-1"], "'-1' is not a whole number of at least 0"),
-        (["baseline/seed-1", "baseline/seed-1"], "is given twice"),
-        (["unfinished"], "has 1 run(s), none of them finished"),
-        (["nothing"], "config.json is missing"),
-    ],
-)
-def test_a_bad_command_line_is_one_line(
-    given: List[str],
-    expected: str,
-    output: Path,
-    report: Callable[..., str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.chdir(output)
-    shutil.copytree("baseline", "unfinished")
-    Path("unfinished/seed-1/scores.json").unlink()
-    Path("nothing").mkdir()
-    assert expected in report(*given)

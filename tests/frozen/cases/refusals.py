@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import os
 import shlex
+import shutil
 from pathlib import Path
 from typing import List
 
@@ -13,9 +15,10 @@ from fairseq.optim import build_optimizer
 
 from tests.corpora.miniatures import lines as lines_of
 from tests.corpora.miniatures import write_own
-from tests.evaluation.outputs import write_outputs
+from tests.evaluation.outputs import sgm, wmt_xml, write_outputs
 from tests.frozen.kit import World, frozen
 from tests.interpreter import COMMANDS
+from tests.report.finished_runs import write_run
 from tests.sentences import systems
 from tests.small_row import SMALL
 from tests.support import SMALL as SMALL_MODEL
@@ -80,6 +83,10 @@ def spoilt(folder: Path) -> None:
     sentences = ("word " * length + f"{number}\n" for number, length in enumerate(lengths))
     (folder / "words").write_text("".join(sentences), "utf-8")
     spoilt_text(folder / "own")
+    spoilt_test_sets(folder / "own")
+    write_run(folder / "runs", "baseline")
+    shutil.copytree(folder / "runs/baseline/seed-1", folder / "unfinished/seed-1")
+    (folder / "unfinished/seed-1/scores.json").unlink()
     spoilt_checkpoints(folder / "saved")
     (folder / "data").mkdir()
     (folder / "dangling").symlink_to("nowhere")
@@ -98,6 +105,33 @@ def spoilt_text(folder: Path) -> None:
     (folder / "few.de").write_bytes(lines_of(range(19), "de"))
     (folder / "latin.en").write_bytes("schön\n".encode("latin-1") * 60)
     (folder / "wide.en").write_text("a house\n" * 60, "utf-16")
+
+
+def spoilt_test_sets(folder: Path) -> None:
+    """Write test sets in markup, text where preparation writes its own, and what is no file."""
+    segments = (folder / "v.de").read_text("utf-8").splitlines()
+    side = "<{0}set><doc><seg>a &amp; b</seg></doc></{0}set>\n"
+    unit = "<tmx>\n<tu><tuv><seg>a</seg></tuv><tuv><seg>b</seg></tuv></tu>\n</tmx>\n"
+    for name, text in {
+        "both.xml": wmt_xml(segments, segments, source=segments),
+        "references.sgm": sgm(segments, segments, key="sysid"),
+        "v.tmx": f"<?xml version='1.0'?>\n{unit}",
+        "tmx.xml": unit,
+        "marked.en": side.format("src"),
+        "marked.de": side.format("ref"),
+        "none.en.sgm": "just text\n",
+        "blank.en.sgm": "",
+        "cut.en.sgm": '<seg id="1">a</seg>\n<seg id="2">cut of',
+        "two.en.sgm": "<src>\n<seg>a</seg></src>\n<ref><seg>b</seg></ref>",
+        "v.de.sgm": side.format("ref"),
+    }.items():
+        (folder / name).write_text(text, "utf-8")
+    for name in ("my/raw", "{language}"):
+        shutil.copytree(folder, folder.parent / name, ignore=lambda *_: ["my", "{language}"])
+    for side in ("en", "de"):
+        (folder.parent / f"my/raw/a.{side}").rename(folder.parent / f"my/raw/train.{side}")
+    (folder.parent / "link").symlink_to("my")
+    os.mkfifo(folder / "pipe.de")
 
 
 def spoilt_checkpoints(folder: Path) -> None:
