@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import random
 import re
@@ -15,8 +16,9 @@ import traceback
 from contextlib import ExitStack, redirect_stdout, suppress
 from pathlib import Path
 from signal import SIGKILL, SIGXCPU
-from typing import Callable, Dict, List, NamedTuple, Optional, Sequence
+from typing import Callable, Dict, List, NamedTuple, NoReturn, Optional, Sequence
 
+from tests.forked import become
 from tests.fuzz import filesystems
 from tests.fuzz.commands import COMMANDS, Command
 from tests.fuzz.mutations import spoil_arguments, spoil_environment, spoil_file
@@ -67,12 +69,8 @@ def run_case(
 ) -> str:
     """Run one case in a process of its own; return its fault, or an empty text.
 
-    Args:
-        name: the command.
-        seed, number: what is spoilt, and how, follows from them.
-        template: the files of the command.
-        work: an empty folder, or that of earlier cases.
-        spoils: whether anything is spoilt; otherwise the command must succeed.
+    What is spoilt, and how, follows from the seed and the number; if nothing is, the command must
+    succeed. ``template`` has its files, and ``work`` is an empty folder, or that of earlier cases.
     """
     command, chance = COMMANDS[name], random.Random(f"{seed} {number} {name}")
     case = work / f"case-{number}"
@@ -93,7 +91,7 @@ def run_case(
         if process == 0:
             full = place == "full disk"
             limit = (lambda: filesystems.fill_disk(chance)) if full else (lambda: None)
-            _become(name, spoilt, folder, temporary, writer, limit)
+            _become(command, spoilt, folder, temporary, writer, limit)
         os.close(writer)
         deadline = threading.Timer(10 * BOUND, os.killpg, (process, SIGKILL))  # of a busy machine
         deadline.start()
@@ -114,41 +112,34 @@ def run_case(
 
 
 def _become(
-    name: str,
+    command: Command,
     spoilt: Spoilt,
     folder: Path,
     temporary: Path,
     errors: int,
     limit: Callable[[], None],
-) -> None:
+) -> NoReturn:
     """Run the command in this process, which was forked for it, and end it."""
     status: object = CRASHED
     try:
         resource.setrlimit(resource.RLIMIT_CPU, (BOUND, BOUND))
         os.setpgid(0, 0)
         os.chdir(folder)
-        source = Path(COMMANDS[name].stdin or os.devnull)
+        source = Path(command.stdin or os.devnull)
         given = os.open(source if source.exists() else os.devnull, os.O_RDONLY)
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        for number, stream in enumerate((given, nowhere, errors)):
+        for number, stream in enumerate((given, os.open(os.devnull, os.O_WRONLY), errors)):
             os.dup2(stream, number)
         os.close(errors)
-        os.environ["TMPDIR"] = str(temporary)  # a case that is killed leaves its temporary files
-        for variable, value in spoilt.environment.items():
-            os.environ.pop(variable, None) if value == "" else os.environ.update({variable: value})
-        tempfile.tempdir = None
-        # not those of pytest
-        sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115  lives as long as this
-        sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+        # not that of pytest
         sys.stderr = open(2, "w", encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115
-        sys.argv = [f"capsnmt-{name}", *spoilt.arguments]
+        # a case that is killed leaves its temporary files
+        variables = {**os.environ, "TMPDIR": str(temporary), **spoilt.environment}
         limit()
-        try:
-            status = COMMANDS[name].main(list(spoilt.arguments))
-        except SystemExit as end:  # --help, and errors of argparse's own
-            status = end.code if isinstance(end.code, int) else int(end.code is not None)
-            if isinstance(end.code, str):  # of fairseq's commands, as the interpreter prints it
-                print(end.code, file=sys.stderr)
+        become(command.entry, spoilt.arguments, {k: v for k, v in variables.items() if v})
+    except SystemExit as end:
+        status = end.code if isinstance(end.code, int) else int(end.code is not None)
+        if isinstance(end.code, str):  # of fairseq's commands, as the interpreter prints it
+            print(end.code, file=sys.stderr)
     except BaseException:
         traceback.print_exc()
     finally:
@@ -164,14 +155,7 @@ def _listing(case: Path, folder: Path) -> List[str]:
 
 
 def fault_of(wait_status: int, errors: str, folder: Path, is_fairseqs: bool = False) -> str:
-    """Return what is wrong with an ending; empty if nothing is.
-
-    Args:
-        wait_status: as ``os.waitpid`` returns it.
-        errors: the standard error.
-        folder: where the command ran.
-        is_fairseqs: whether the command is fairseq's.
-    """
+    """Return what is wrong with an ending, as ``os.waitpid`` returns it; empty if nothing is."""
     if os.WIFSIGNALED(wait_status):
         by = os.WTERMSIG(wait_status)
         return "it hangs" if by in (SIGXCPU, SIGKILL) else f"signal {by} ended it"
@@ -215,6 +199,8 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     parser.add_argument("--case", type=int, help="run this case only")
     args = parser.parse_args(argv)
     work = Path(tempfile.mkdtemp(prefix="fuzz-"))
+    for command in COMMANDS.values():  # once, and not in every fork
+        importlib.import_module(command.entry.partition(":")[0])
     names, failed = args.commands.split(","), []
     numbers = range(args.cases) if args.case is None else [args.case]
     for number in numbers:

@@ -2,67 +2,36 @@
 
 from __future__ import annotations
 
-import logging
-import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, Dict, List, Tuple
+from typing import Callable, Dict, Tuple
 
-from fairseq_cli import generate as fairseq_generate
-from fairseq_cli import train as fairseq_train
-
-from capsnmt.analysis.__main__ import main as analyse
-from capsnmt.checkpoints.average import main as average
-from capsnmt.corpora.__main__ import main as prepare
-from capsnmt.evaluation.__main__ import main as evaluate
-from capsnmt.export import main as export
-from capsnmt.launch.__main__ import main as run
-from capsnmt.report.__main__ import main as report
-from capsnmt.translate.__main__ import main as translate
 from tests.commands import ON_CPU, TINY
 from tests.fuzz import templates
+from tests.interpreter import COMMANDS as INSTALLED
 from tests.support import PLUGIN
 
 
 @dataclass(frozen=True)
 class Command:
-    """A command with its files.
+    """A command with its files."""
 
-    Attributes:
-        main: the entry point; it takes the arguments.
-        write: writes the files.
-        arguments: arguments that work in the folder of the files.
-        spoilt: glob patterns of the files that are worth spoiling.
-        fixed: arguments before these that are not spoilt, because they are not ours.
-        stdin: the file for the standard input, if the command reads any.
-        is_fairseqs: a command of fairseq with our plugin. It may end with fairseq's own faults:
-            a message of its parser, or a traceback without code of ours.
-    """
+    entry: str  # module:function
+    write: Callable[[Path], None]  # writes the files
+    arguments: Tuple[str, ...]  # that work in the folder of the files
+    spoilt: Tuple[str, ...]  # glob patterns of the files that are worth spoiling
+    fixed: Tuple[str, ...] = ()  # arguments before these that are not spoilt: they are not ours
+    stdin: str = ""  # the file for the standard input, if the command reads any
 
-    main: Callable[[List[str]], int]
-    write: Callable[[Path], None]
-    arguments: Tuple[str, ...]
-    spoilt: Tuple[str, ...]
-    fixed: Tuple[str, ...] = ()
-    stdin: str = ""
-    is_fairseqs: bool = False
-
-
-def _of_fairseq(name: str, main: Callable[[], None]) -> Callable[[List[str]], int]:
-    """Return an entry point of fairseq as one that takes arguments."""
-
-    def call(argv: List[str]) -> int:
-        sys.argv = [name, *argv]
-        logging.basicConfig(stream=sys.stdout, level=logging.INFO, force=True)
-        main()
-        return 0
-
-    return call
+    @property
+    def is_fairseqs(self) -> bool:
+        """Whether it is fairseq's, and may end with a message, or a traceback, of fairseq alone."""
+        return self.entry.startswith("fairseq_cli.")
 
 
 COMMANDS: Dict[str, Command] = {
     "evaluate": Command(
-        evaluate,
+        INSTALLED["capsnmt-evaluate"],
         templates.write_evaluate,
         (
             *("good=good", "half=half", "--baseline", "third=third", "--reference", "reference"),
@@ -73,19 +42,19 @@ COMMANDS: Dict[str, Command] = {
         ("good", "half", "third", "reference", "s1", "s2"),
     ),
     "report": Command(
-        report,
+        INSTALLED["capsnmt-report"],
         templates.write_report,
         ("runs", "--output", "page", "--samples", "2", "--title", "A title"),
         ("runs/*/seed-1/*.json", "runs/*/seed-1/*.log", "runs/*/seed-1/*.txt", "runs/data/**/*"),
     ),
     "average": Command(
-        average,
+        INSTALLED["capsnmt-average"],
         templates.write_average,
         ("saved", "--last-updates", "2", "--output", "average.pt"),
         ("saved/*.pt",),
     ),
     "run": Command(
-        run,
+        INSTALLED["capsnmt-run"],
         templates.write_row,
         (
             *("--config", "row.yaml", "--output", "out", "--cpu", "--threads", "1"),
@@ -95,7 +64,7 @@ COMMANDS: Dict[str, Command] = {
         ("row.yaml",),
     ),
     "prepare": Command(
-        prepare,
+        INSTALLED["capsnmt-prepare"],
         templates.write_archives,
         (
             *(f"{templates.CORPUS}.yaml", "--local", "archives"),
@@ -104,7 +73,7 @@ COMMANDS: Dict[str, Command] = {
         ("archives/*", f"{templates.CORPUS}.yaml"),
     ),
     "analyse": Command(
-        analyse,
+        INSTALLED["capsnmt-analyse"],
         templates.write_trained,
         (
             *("it=model.pt", "--data", "data/bin", "--output", "page", "--sentences", "3"),
@@ -114,7 +83,7 @@ COMMANDS: Dict[str, Command] = {
         ("model.pt",),
     ),
     "translate": Command(
-        translate,
+        INSTALLED["capsnmt-translate"],
         templates.write_trained,
         (
             *("routed/seed-1", "--data", "data", "--beam", "2", "--lenpen", "0.6", "--nbest", "1"),
@@ -128,10 +97,13 @@ COMMANDS: Dict[str, Command] = {
         stdin="source",
     ),
     "export": Command(
-        export, templates.write_plain, ("model.pt", "--output", "transformer.pt"), ("model.pt",)
+        INSTALLED["capsnmt-export"],
+        templates.write_plain,
+        ("model.pt", "--output", "transformer.pt"),
+        ("model.pt",),
     ),
     "train": Command(
-        _of_fairseq("fairseq-train", fairseq_train.cli_main),
+        "fairseq_cli.train:cli_main",
         templates.write_trained,
         (
             *("--arch", "capsnmt_transformer_tiny", "--head-aggregation", "em"),
@@ -150,10 +122,9 @@ COMMANDS: Dict[str, Command] = {
             *("--max-tokens", "200", "--max-update", "1", "--share-all-embeddings"),
             *("--encoder-layers", "2", "--decoder-layers", "1"),
         ),
-        is_fairseqs=True,
     ),
     "generate": Command(
-        _of_fairseq("fairseq-generate", fairseq_generate.cli_main),
+        "fairseq_cli.generate:cli_main",
         templates.write_trained,
         (
             "--model-overrides",
@@ -165,6 +136,5 @@ COMMANDS: Dict[str, Command] = {
             *("data/bin", "--user-dir", PLUGIN, "--path", "model.pt", "--beam", "2", *ON_CPU),
             *("--max-len-b", "5", "--batch-size", "8"),
         ),
-        is_fairseqs=True,
     ),
 }

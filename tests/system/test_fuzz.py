@@ -19,15 +19,16 @@ def test_the_sweep_notices_a_fault(
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     faults = {
-        "traceback": lambda argv: 1 / 0,
-        "status": lambda argv: 3,
-        "no line": lambda argv: 2,
-        "half-written": lambda argv: Path("x.part").write_text("half") and 0,
-        "outside": lambda argv: Path("../x").write_text("out") and 0,
+        "traceback": lambda: 1 / 0,
+        "status": lambda: 3,
+        "no line": lambda: 2,
+        "half-written": lambda: Path("x.part").write_text("half") and 0,
+        "outside": lambda: Path("../x").write_text("out") and 0,
     }
+    command = replace(COMMANDS["average"], arguments=("x",), spoilt=())
+    monkeypatch.setitem(COMMANDS, "average", command)
     for name, body in faults.items():
-        command = replace(COMMANDS["average"], main=body, arguments=("x",), spoilt=())
-        monkeypatch.setitem(COMMANDS, "average", command)
+        monkeypatch.setattr("capsnmt.checkpoints.average.main", body)
         assert sweep.main(["--case", "1", "--commands", "average"]) == 1, name
     printed = capfd.readouterr().out
     for fault in ("a traceback", "status is 3", "without a line", "left x.part", "outside its"):
