@@ -6,7 +6,6 @@ import multiprocessing
 import os
 import subprocess
 import sys
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Callable, List, Optional, Tuple
@@ -40,13 +39,13 @@ class Pool:
 
     def __init__(self, processes: int) -> None:
         self.processes = processes
-        self.calls: List[Tuple[Callable[[], Any]]] = []
+        self.calls: List[Tuple[Callable[..., Any], Any, Any]] = []
         self.results: List[Any] = []
 
     def apply_async(self, function: Callable[..., Any], args: Any, kwds: Any = None) -> Any:
         """Note a call, whose result has ``get``."""
         number = len(self.calls)
-        self.calls.append((partial(function, *args, **(kwds or {})),))
+        self.calls.append((function, args, kwds or {}))
         return SimpleNamespace(get=lambda: self.results[number])
 
     def close(self) -> None:
@@ -57,8 +56,8 @@ class Pool:
         self.results = [*map_jobs(_call, self.calls, self.processes)]
 
 
-def _call(function: Callable[[], Any]) -> Any:
-    return function()
+def _call(function: Callable[..., Any], args: Any, kwds: Any) -> Any:
+    return function(*args, **kwds)
 
 
 if __name__ == "__main__":

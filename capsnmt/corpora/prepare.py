@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Callable, Dict, Iterator, List, Optional, Tuple
 
 from capsnmt import records
 from capsnmt.cli import ConfigurationError, say
@@ -88,15 +88,15 @@ class Preparation:
         """Return all steps in order; a program that is started holds ``lock`` as well."""
         recipe = self.recipe
         pairs = [(split, side) for split in recipe.subsets for side in recipe.languages]
-        sides = [(split, side) for split in recipe.subsets for side in recipe.sides(split)]
+        texts = self._texts()
         limited = [self._keep("limit train", judge_subwords, "bpe", "limited")]
         if not recipe.cleaning.max_subwords:
             limited = []
         return [
             *(self._fetch(name) for name in recipe.needed() if self.local is None),
             self._raw(),
-            *(self._lowercase(*side) for side in sides if recipe.lowercase),
-            *(self._tokenise(*side) for side in sides),
+            *(self._lowercase(text) for text in texts if recipe.lowercase),
+            *map(self._tokenise, texts),
             self._keep("clean train", judge_tokens, "tokenised", "clean"),
             self._learn(),
             *(self._segment(*pair) for pair in pairs),
@@ -113,6 +113,11 @@ class Preparation:
     def _published(self) -> str:
         """The folder of the text as published."""
         return "cased" if self.recipe.lowercase else "raw"
+
+    def _texts(self) -> List[str]:
+        """Return the name of the text of every side of every split."""
+        splits = self.recipe.subsets
+        return [f"{split}.{side}" for split in splits for side in self.recipe.sides(split)]
 
     def _files(self, stage: str, split: str) -> Tuple[Path, ...]:
         return tuple(self.folder / stage / f"{split}.{side}" for side in self.recipe.languages)
@@ -168,46 +173,35 @@ class Preparation:
             decisive += ["valid-every", "tokenisers", "cleaning"]
         return Step(
             "raw",
-            tuple(
-                self.folder / self._published / f"{split}.{side}"
-                for split in self.recipe.subsets
-                for side in self.recipe.sides(split)
-            ),
+            tuple(self.folder / self._published / text for text in self._texts()),
             tuple(sources.values()),
             function=partial(write_raw, self.recipe, sources, scratch, self.workers),
             settings=[recipe.get(key) for key in decisive],
         )
 
-    def _lowercase(self, split: str, side: str) -> Step:
-        return self._map("lower-case", lowercase, "cased", "raw", f"{split}.{side}")
+    def _lowercase(self, file: str) -> Step:
+        return self._map("lower-case", lowercase, "cased", "raw", file)
 
-    def _tokenise(self, split: str, side: str) -> Step:
-        language = language_of_side(side)
+    def _tokenise(self, file: str) -> Step:
+        language = language_of_side(file.partition(".")[2])
         how = self._tokeniser(language), language
-        function = partial(tokenise, *how)
-        file = f"{split}.{side}"
-        return self._map("tokenise", function, self._published, "tokenised", file, settings=how)
+        step = self._map("tokenise", partial(tokenise, *how), self._published, "tokenised", file)
+        return replace(step, settings=how)
 
     def _segment(self, split: str, language: str) -> Step:
         model = self.folder / self._models()[language]
         function = partial(subwords.segment, self.recipe.segmentation.method, model)
         before = "clean" if split == "train" else "tokenised"
-        return self._map("segment", function, before, "bpe", f"{split}.{language}", (model,))
+        step = self._map("segment", function, before, "bpe", f"{split}.{language}")
+        return replace(step, inputs=(*step.inputs, model))
 
     def _map(
-        self,
-        name: str,
-        function: Callable[[bytes], bytes],
-        before: str,
-        after: str,
-        file: str,
-        others: Tuple[Path, ...] = (),
-        settings: Any = None,
+        self, name: str, function: Callable[[bytes], bytes], before: str, after: str, file: str
     ) -> Step:
         """Return a step that applies a function to every chunk of a file."""
         read, written = self.folder / before / file, self.folder / after / file
         made = partial(map_file, function, read, self.workers)
-        return Step(f"{name} {file}", (written,), (read, *others), function=made, settings=settings)
+        return Step(f"{name} {file}", (written,), (read,), function=made)
 
     def _keep(self, name: str, judge: Judge, before: str, after: str) -> Step:
         """Return a step that keeps some of the training pairs, and counts the others."""
@@ -304,7 +298,6 @@ class Preparation:
         recipe = self.recipe
         cleaning = [step.name for step in steps if step.name in ("clean train", "limit train")]
         dropped: Dict[str, Dict[str, int]] = {name: done.records[name].notes for name in cleaning}
-        versions = {tool: installed_version(tool) for tool in TOOLS}
         files = [
             file
             for step in steps
@@ -328,7 +321,7 @@ class Preparation:
             models=self._models(),
             dropped=dropped,
             known=known,
-            tools={tool: version for tool, version in versions.items() if version is not None},
+            tools={tool: version for tool in TOOLS if (version := installed_version(tool))},
             sources={str(name): sha256(path) for name, path in sources.items()},
             files={str(file.relative_to(self.folder)): record for file, record in zip(files, made)},
         )

@@ -85,14 +85,12 @@ def relation(left: Proposition, right: Proposition) -> str:
     if {left.table, right.table} & {0, ALWAYS}:
         raise ValueError("the relation is undefined: a sentence is always true or always false")
     p, q = left.table, right.table
-    if p == q:
-        return "="
-    if p == ALWAYS & ~q:
-        return "^"
-    if p & q == p:
-        return "<"
-    if p & q == q:
-        return ">"
-    if p & q == 0:
-        return "|"
-    return "v" if p | q == ALWAYS else "#"
+    holds = {
+        "=": p == q,
+        "^": p == ALWAYS & ~q,
+        "<": p & q == p,
+        ">": p & q == q,
+        "|": p & q == 0,
+        "v": p | q == ALWAYS,
+    }
+    return next((name for name, true in holds.items() if true), "#")

@@ -122,6 +122,31 @@ def edit(path: Path, change: Callable[[Any], None]) -> None:
     path.write_text(json.dumps(value), "utf-8")
 
 
+def put(file: str, *keys: Any, value: Any = None) -> Callable[[Path], None]:
+    """Set a value in a record of a run."""
+
+    def change(record: Any) -> None:
+        for key in keys[:-1]:
+            record = record[key]
+        record[keys[-1]] = value
+
+    return lambda run: edit(run / file, change)
+
+
+def _of_test_set(record: Any) -> Any:
+    return record[TEST_SET]["systems"][-1]["outputs"][0]["scores"]
+
+
+def scores_of(folder: Path) -> Any:
+    """The scores of a run on its test set."""
+    return _of_test_set(json.loads((folder / "scores.json").read_text("utf-8")))
+
+
+def edit_scores(folder: Path, change: Callable[[Any], Any]) -> None:
+    """Change the scores of a run on its test set."""
+    edit(folder / "scores.json", lambda record: change(_of_test_set(record)))
+
+
 def page(folders: Sequence[object], *flags: str) -> str:
     """The report of some runs in Markdown, as the command writes it, without samples.
 
@@ -138,30 +163,32 @@ def add_seeds(
     output: Path, row: str, bleu: Sequence[float], p_values: Sequence[float]
 ) -> List[Path]:
     """Copy a run's seed 1, so that the seeds have these scores; return all folders."""
-    folders = [output / row / f"seed-{seed}" for seed in range(1, len(bleu) + 1)]
-    for folder in folders[1:]:
-        shutil.copytree(folders[0], folder)
-    for seed, (folder, *numbers) in enumerate(zip(folders, bleu, p_values), 1):
-        edit(folder / "config.json", lambda config, seed=seed: config.update(seed=seed))
+    folders = seeds(output / row, len(bleu))
+    for folder, *numbers in zip(folders, bleu, p_values):
         set_score(folder, *numbers)
+    return folders
+
+
+def seeds(row: Path, count: int) -> List[Path]:
+    """Copy a run's seed 1 to others; return all folders."""
+    folders = [row / f"seed-{seed}" for seed in range(1, count + 1)]
+    for seed, folder in enumerate(folders[1:], 2):
+        shutil.copytree(folders[0], folder)
+        edit(folder / "config.json", lambda config, seed=seed: config.update(seed=seed))
     return folders
 
 
 def set_score(folder: Path, bleu: float, p_value: float) -> None:
     """Set the BLEU of a run, and its p-value if it was tested against the baseline of its seed."""
 
-    def bleu_in(scores: Any) -> Any:
-        return scores[TEST_SET]["systems"][-1]["outputs"][0]["scores"]["bleu"]
-
     def change(scores: Any) -> None:
-        score = bleu_in(scores)
+        score = scores["bleu"]
         score["score"] = bleu
         if "p_value" in score:
-            baseline = folder.parents[1] / "baseline" / folder.name / "scores.json"
-            tested = bleu_in(json.loads(baseline.read_text("utf-8")))["score"]
+            tested = scores_of(folder.parents[1] / "baseline" / folder.name)["bleu"]["score"]
             score.update(p_value=p_value, delta=bleu - tested)
 
-    edit(folder / "scores.json", change)
+    edit_scores(folder, change)
 
 
 def write_swept(output: Path) -> None:

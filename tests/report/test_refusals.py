@@ -10,18 +10,7 @@ from typing import Any, Callable, Optional
 import pytest
 
 from capsnmt.report.__main__ import main
-from tests.report.finished_runs import TRANSLATIONS, add_seeds, edit, runs, write_result
-
-
-def put(file: str, *keys: Any, value: Any = None) -> Callable[[Path], None]:
-    """Set a value in a record of a run."""
-
-    def change(record: Any) -> None:
-        for key in keys[:-1]:
-            record = record[key]
-        record[keys[-1]] = value
-
-    return lambda run: edit(run / file, change)
+from tests.report.finished_runs import TRANSLATIONS, add_seeds, edit, put, runs, write_result
 
 
 def text(file: str, content: str) -> Callable[[Path], Any]:

@@ -27,9 +27,13 @@ from tests.report.finished_runs import (
     SENTENCES,
     TRANSLATIONS,
     edit,
+    edit_scores,
     page,
+    put,
     rows_of,
     runs,
+    scores_of,
+    seeds,
     write_classifiers,
     write_generated,
     write_result,
@@ -40,25 +44,11 @@ from tests.report.finished_runs import (
 RUN = "em_routing/seed-1"
 
 
-def scores(output: Path, row: str) -> Any:
-    """The scores of a run on its test set."""
-    found = json.loads((output / row / "seed-1/scores.json").read_text("utf-8"))["test"]
-    (system,) = [system for system in found["systems"] if system["name"] == row]
-    return system["outputs"][0]["scores"]
-
-
-def change_scores(output: Path, change: Callable[[Any], Any]) -> None:
-    edit(output / RUN / "scores.json", lambda found: change(found["test"]))
-
-
 def test_every_number_is_that_of_scores_json(output: Path) -> None:
     # as of a metric that scores segments
     comet = {"score": 0.75, "signature": "nsegs:30", "p_value": 0.02, "delta": -0.25}
     for row in TRANSLATIONS:
-        edit(
-            output / row / "seed-1/scores.json",
-            lambda found: found["test"]["systems"][-1]["outputs"][0]["scores"].update(COMET=comet),
-        )
+        edit_scores(output / row / "seed-1", lambda scores: scores.update(COMET=comet))
     folder = output / "report"
     assert report.main([*runs(output), "--output", str(folder), "--samples", "0"]) == 0
     content = (folder / "report.md").read_text("utf-8").partition("## Scores")[2]
@@ -66,7 +56,7 @@ def test_every_number_is_that_of_scores_json(output: Path) -> None:
     with (folder / "scores.csv").open(encoding="utf-8") as file:
         lines = {(line["row"], line["metric"]): line for line in csv.DictReader(file)}
     for row, cells in zip(TRANSLATIONS, rows):
-        found = scores(output, row)
+        found = scores_of(output / row / "seed-1")
         assert {metric for name, metric in lines if name == row} == {
             *("parameters", "tokens_per_second"),
             *found,
@@ -82,7 +72,7 @@ def test_every_number_is_that_of_scores_json(output: Path) -> None:
     header, cells = rows_of(content, "difference")
     assert cells[0] == "em\\_routing − baseline"
     for metric, label in {**METRICS, "COMET": "COMET"}.items():
-        score = scores(output, "em_routing")[metric]
+        score = scores_of(output / RUN)[metric]
         at = header.index(f"Δ {label}")
         delta = f"{score['delta']:+.{4 if metric == 'COMET' else 2}f}".replace("-", "−")
         assert cells[at : at + 2] == [delta, f"{score['p_value']:.3f}"]
@@ -92,48 +82,41 @@ def test_every_number_is_that_of_scores_json(output: Path) -> None:
 def test_a_metric_that_a_run_was_not_scored_by_is_left_out(output: Path, rows: List[str]) -> None:
     """As chrF++ of Chinese; an older version has it."""
     for row in rows:
-        path = output / row / "seed-1/scores.json"
-        edit(path, lambda found: found["test"]["systems"][-1]["outputs"][0]["scores"].pop("chrf++"))
-    assert report.main([*runs(output), "--output", str(output / "report"), "--samples", "0"]) == 0
-    content = (output / "report" / "report.md").read_text("utf-8")
+        edit_scores(output / row / "seed-1", lambda scores: scores.pop("chrf++"))
+    content = page(runs(output))
     assert "chrF2" in content
     assert "chrF2++" not in content
 
 
-def train_longer(output: Path) -> None:
-    with open(output / "baseline/seed-1/train.log", "a", encoding="utf-8") as log:
+def train_longer(run: Path) -> None:
+    with open(run / "train.log", "a", encoding="utf-8") as log:
         log.write('{"loss": "6", "num_updates": "50", "wall": "60"}\n')
 
 
-def retokenise(found: Any) -> None:
-    bleu = found["systems"][-1]["outputs"][0]["scores"]["bleu"]
-    bleu["signature"] = bleu["signature"].replace("tok:13a", "tok:none")
+def retokenise(scores: Any) -> None:
+    scores["bleu"]["signature"] = scores["bleu"]["signature"].replace("tok:13a", "tok:none")
 
 
 INITIAL = {"row": "baseline", "checkpoint": "a.pt", "checksum": "0", "updates": 8000}
 CHANGES: Dict[str, Callable[[Path], Any]] = {
-    "em\\_routing: initialised from baseline (8,000 updates): `a.pt`.": lambda output: edit(
-        output / RUN / "training.json", lambda training: training.update(initial=INITIAL)
+    "em\\_routing: initialised from baseline (8,000 updates): `a.pt`.": put(
+        "training.json", "initial", value=INITIAL
     ),
     "**Not trained equally long:** 40 to 50 updates.": train_longer,
     "**Not comparable:** the systems have different signatures of BLEU on test.": (
-        lambda output: change_scores(output, retokenise)
+        lambda run: edit_scores(run, retokenise)
     ),
     "**Not comparable:** the systems have different references of test.": (
-        lambda output: change_scores(output, lambda found: found.update(reference="x"))
+        put("scores.json", "test", "reference", value="x")
     ),
-    "different references of test.": (
-        lambda output: change_scores(output, lambda found: found.update(references=["x", "y"]))
-    ),
-    "**Not comparable:** the systems have different dictionaries.": lambda output: edit(
-        output / RUN / "training.json", lambda training: training["vocabulary"].update(x="1")
+    "different references of test.": put("scores.json", "test", "references", value=["x", "y"]),
+    "**Not comparable:** the systems have different dictionaries.": (
+        put("training.json", "vocabulary", "x", value="1")
     ),
     "No difference was tested: a translation or reference is missing, or is not what was scored.": (
-        lambda output: (output / RUN / "generate-test.txt").unlink()
+        lambda run: (run / "generate-test.txt").unlink()
     ),
-    "| torch | 2.13.0, 3 |": lambda output: edit(
-        output / RUN / "training.json", lambda training: training["versions"].update(torch="3")
-    ),
+    "| torch | 2.13.0, 3 |": put("training.json", "versions", "torch", value="3"),
 }
 
 
@@ -149,7 +132,7 @@ def test_what_a_reader_must_know_is_said_where_it_is_so(
 ) -> None:
     assert expected not in unchanged
     assert "One seed proves nothing" in unchanged
-    CHANGES[expected](output)
+    CHANGES[expected](output / RUN)
     assert expected in page(runs(output))
 
 
@@ -220,11 +203,8 @@ def table(folders: Sequence[Path]) -> List[List[str]]:
 
 def seeds_of(output: Path, row: str, wrong: Sequence[float]) -> List[str]:
     """Copy a run's seed 1 and score it again; of each seed's words a share is wrong."""
-    folders = [output / row / f"seed-{seed}" for seed in range(1, len(wrong) + 1)]
+    folders = seeds(output / row, len(wrong))
     for seed, (folder, share) in enumerate(zip(folders, wrong), 1):
-        if seed > 1:
-            shutil.copytree(folders[0], folder)
-        edit(folder / "config.json", lambda config, seed=seed: config.update(seed=seed))
         random = Random(f"{row} {seed}")
         lines = [
             " ".join("x" if random.random() < share else word for word in line.split())
@@ -249,7 +229,7 @@ def test_seeds_are_one_row_with_mean_deviation_and_difference(
     folders += seeds_of(output, "em_routing", better)
     content = page(folders)
     bleu = [
-        [scores_of(folder)["bleu"]["score"] for folder in folders if row in folder]
+        [scores_of(Path(folder))["bleu"]["score"] for folder in folders if row in folder]
         for row in ("baseline", "em_routing")
     ]
     means, deviations = map(mean, bleu), map(stdev, bleu)
@@ -269,11 +249,6 @@ def test_seeds_are_one_row_with_mean_deviation_and_difference(
         assert line[3] == "4 and 3"
         assert line[5:7] == cells
     assert "fewer than 5 seeds" in content
-
-
-def scores_of(folder: str) -> Any:
-    found = json.loads((Path(folder) / "scores.json").read_text("utf-8"))["test"]
-    return found["systems"][-1]["outputs"][0]["scores"]
 
 
 def compared(output: Path, folders: Sequence[str]) -> Path:
