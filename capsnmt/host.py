@@ -14,7 +14,6 @@ import sys
 from argparse import Namespace
 from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Iterator, Optional
 
 from capsnmt.cli import ConfigurationError
@@ -37,7 +36,6 @@ def prepare_host() -> None:
     keep_place_in_epoch()
     unscale_once()
     keep_memory_while_training()
-    optimize_without_compiler()
 
 
 def load_plugin(other: Optional[Path] = None) -> None:
@@ -75,36 +73,6 @@ def logging_kept() -> Iterator[None]:
         root.setLevel(level)
 
 
-class Later(ModuleType):
-    """A module that is imported when one of its functions is called."""
-
-    def __getattr__(self, name: str) -> Any:
-        """Return a function that calls the module's own of this name."""
-        if name.startswith("__"):  # the import system asks
-            raise AttributeError(name)
-        return lambda *given, **named: getattr(importlib.import_module(self.__name__), name)(
-            *given, **named
-        )
-
-
-@contextmanager
-def statistics_later() -> Iterator[None]:
-    """Let fairseq import scikit-learn and ``scipy.stats`` at their first use.
-
-    A criterion and a task of the fork, which nothing here uses, import them with fairseq: 1.5 of
-    3.5 seconds of processor time. fairseq's own commands import it before they load the plugin.
-    """
-    modules = {name: Later(name) for name in ("sklearn", "sklearn.metrics", "scipy.stats")}
-    modules["sklearn"].metrics = modules["sklearn.metrics"]  # type: ignore[attr-defined]
-    added = {} if sys.modules.keys() & modules else modules
-    sys.modules.update(added)
-    try:
-        yield
-    finally:
-        for name in added:
-            del sys.modules[name]
-
-
 def check_host() -> None:
     """Raise an ``ImportError``, one line with the fix, unless Python and fairseq are supported."""
     running = ".".join(map(str, sys.version_info[:3]))
@@ -118,8 +86,7 @@ def check_host() -> None:
         # at every import it advises to install a package that nothing here uses
         logging.getLogger("fairseq.tasks.text_to_speech").setLevel(logging.WARNING)
         try:
-            with statistics_later():
-                version = getattr(importlib.import_module("fairseq"), "__version__", "unknown")
+            version = getattr(importlib.import_module("fairseq"), "__version__", "unknown")
         except Exception as error:
             problem = (
                 f"the installed fairseq cannot be imported on Python {running} "
@@ -266,17 +233,3 @@ def keep_memory_while_training() -> None:
         keep_freed_memory(self.device.type)
 
     Trainer.__init__ = initialise
-
-
-def optimize_without_compiler() -> None:
-    """Patch torch's optimizers: they would import its compiler before the first update.
-
-    Their functions that torch.compile is to leave alone say so by a wrapper, which imports it: 1.3
-    seconds of processor time with torch 2.13. Nothing here compiles an optimizer.
-    """
-    from torch.optim import Optimizer
-
-    for name, function in list(vars(Optimizer).items()):
-        code = getattr(function, "__code__", None)
-        if code is not None and code.co_filename.endswith("_compile.py"):
-            setattr(Optimizer, name, function.__wrapped__)

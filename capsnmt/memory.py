@@ -18,11 +18,10 @@ def keep_freed_memory(device_type: str) -> bool:
     """Let glibc's malloc keep the memory of large tensors, and return whether it does.
 
     It asks the system for each tensor above 32 MB and returns it at once, and the kernel fills it
-    with zeros, page by page. Beam search makes several tensors of hypotheses x words for each word
-    of a translation, and would spend a fifth to a quarter of its time so; a base training of 4,096
-    tokens a batch, some hundredths.
+    with zeros, page by page: of a beam search of 64 sentences, 5 to 12% of the processor time.
 
-    Only commands call it, for it is a setting of the process.
+    Only commands call it, for it is a setting of the process. Environment variables would come too
+    late for a command that the user has started.
 
     **D**: whoever tunes malloc by its environment variables decides alone. Other allocators are
     left alone, and so is the process of a model that is not on a CPU.

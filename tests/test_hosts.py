@@ -12,7 +12,6 @@ from typing import List
 import numpy as np
 import pytest
 import torch
-from fairseq.criterions import sentence_prediction
 from fairseq.data import FairseqDataset, data_utils
 from fairseq.data.iterators import EpochBatchIterator
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
@@ -125,28 +124,13 @@ import capsnmt.plugin
 
 root = logging.getLogger()
 print(root.level == logging.WARNING and not root.handlers)
-
-import torch
-from fairseq.criterions import sentence_prediction
-
-weight = torch.ones(1, requires_grad=True)
-optimizer = torch.optim.AdamW([weight])
-optimizer.load_state_dict(optimizer.state_dict())
-optimizer.zero_grad()
-print({"sklearn", "scipy.stats", "torch._dynamo"} & sys.modules.keys())
-if hasattr(sentence_prediction, "f1_score"):
-    print(sentence_prediction.acc_and_f1(torch.tensor([1, 0]).numpy(), [1, 0])["f1"])
 """
 
 
-def test_importing_the_plugin_prints_nothing_and_loads_only_what_a_training_uses() -> None:
-    """fairseq's modules let the root logger print, and load libraries that take as long as it does.
-
-    The fork's criterion finds its own when it is used.
-    """
+def test_importing_the_plugin_prints_nothing() -> None:
+    """fairseq's modules let the root logger print."""
     done = ran([sys.executable, "-W", "ignore", "-c", PROGRAM])
-    used = ["1.0"] if hasattr(sentence_prediction, "f1_score") else []
-    assert (done.stdout.splitlines(), done.stderr) == (["True", "set()", *used], "")
+    assert (done.stdout, done.stderr) == ("True\n", "")
 
 
 def other_host() -> str:
