@@ -28,10 +28,7 @@ LARGEST_SEED = 2**31 - 1
 EXTRAS = {
     "fairseq": ("fairseq", "fairseq_cli", "numpy", "omegaconf"),
     "evaluation": ("numpy", "sacrebleu", "sacremoses", "scipy", "tqdm"),
-    "data": (
-        *("jieba", "numpy", "requests", "sacremoses", "sentencepiece", "subword_nmt"),
-        "tqdm",
-    ),
+    "data": (*("jieba", "numpy", "requests", "sacremoses", "sentencepiece", "subword_nmt"), "tqdm"),
     "report": (
         *("jinja2", "markdown_it", "markupsafe", "matplotlib", "numpy", "sacrebleu", "sacremoses"),
         *("scipy", "sklearn", "tqdm"),

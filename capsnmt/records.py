@@ -10,18 +10,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import (
-    Annotated,
-    Any,
-    Dict,
-    Hashable,
-    List,
-    Type,
-    TypeVar,
-    Union,
-    get_args,
-    get_origin,
-)
+from typing import Annotated, Any, Dict, Hashable, List, Type, TypeVar, Union, get_args, get_origin
 
 import msgspec
 import yaml

@@ -23,13 +23,13 @@ from capsnmt import records
 from capsnmt.cli import ConfigurationError, OneLineParser, comma_list, run_command
 from capsnmt.configurations.schema import Scoring
 from capsnmt.corpora.prepared import MANIFEST, PreparedData
-from capsnmt.evaluation.__main__ import parse_arguments
 from capsnmt.evaluation.evaluate import evaluate, evaluate_sets
 from capsnmt.evaluation.outputs import read_output
-from capsnmt.evaluation.scores import MULTI_BLEU, Comparison
+from capsnmt.evaluation.scores import METRICS, MULTI_BLEU, Comparison
 from capsnmt.evaluation.significance import corrected_together
-from capsnmt.evaluation.text import text_format
+from capsnmt.evaluation.text import TextFormat, text_format
 from capsnmt.files import atomic_writer, sha256
+from capsnmt.runs.comparison import settings_of
 from capsnmt.runs.finished import FinishedRun
 from capsnmt.runs.folder import RunFolder
 from capsnmt.runs.learning_curve import LearningCurve, read_learning_curve
@@ -158,27 +158,21 @@ def compared(
     rows: Mapping[str, Sequence[FinishedRun]], references: Mapping[str, Sequence[Path]]
 ) -> Dict[str, List[Comparison]]:
     """Compare kept rows with the first, on each test set and over all of them."""
-    settings = {}
+    settings, first = {}, next(iter(rows.values()))[0]
     for test, paths in references.items():
         name = f"{test}{paths[0].suffix}"
-        words = ["--baseline", "baseline", *of_text(next(iter(rows.values()))[0], paths)]
-        words += [
-            f"{row}={','.join(str(run.folder.path / name) for run in runs)}"
-            for row, runs in rows.items()
-        ]
-        settings[test], _ = parse_arguments([*words, "--metrics", "bleu,chrf"])
+        files = {row: [run.folder.path / name for run in runs] for row, runs in rows.items()}
+        settings[test] = settings_of(files, paths, kept_text(first, paths[0]))
     found = evaluate_sets(settings)
     of_sets = {test: each.comparisons for test, each in found.test_sets.items()}
     return {**of_sets, "mean": found.comparisons} if len(of_sets) > 1 else of_sets
 
 
-def of_text(run: FinishedRun, references: Sequence[Path]) -> List[str]:
-    """Return the flags of ``capsnmt-evaluate`` for kept translations."""
+def kept_text(run: FinishedRun, reference: Path) -> TextFormat:
+    """Return the form of kept translations."""
     score = run.settings.score or Scoring()
-    words = ["--input", "plain", "--detokenize"]
-    words.append(text_format("generate", score.remove_bpe, score.detokenize).detokenize)
-    words += [word for path in references for word in ("--reference", str(path))]
-    return [*words, "--target-lang", references[0].suffix[1:]]
+    generated = text_format("generate", score.remove_bpe, score.detokenize)
+    return text_format("plain", None, generated.detokenize, reference.suffix[1:])
 
 
 def write_differences(folder: Path, references: Mapping[str, Sequence[Path]]) -> None:
@@ -188,10 +182,10 @@ def write_differences(folder: Path, references: Mapping[str, Sequence[Path]]) ->
         return
     found = {}
     for test_set, paths in references.items():
-        language = paths[0].suffix
-        systems = (f"{each.parent.name}={each / test_set}{language}" for each in (baseline, folder))
-        words = ["--baseline", "baseline", *of_text(FinishedRun(folder), paths)]
-        settings, _ = parse_arguments([*systems, *words])
+        name = f"{test_set}{paths[0].suffix}"
+        files = {each.parent.name: [each / name] for each in (baseline, folder)}
+        text = kept_text(FinishedRun(folder), paths[0])
+        settings = settings_of(files, paths, text, [*METRICS])
         found[test_set] = records.plain(evaluate(settings))
     records.write(folder / DIFFERENCES, without_folders(found))
 

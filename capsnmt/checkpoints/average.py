@@ -15,13 +15,7 @@ import re
 from pathlib import Path
 from typing import Any, Dict, List, Sequence, Tuple
 
-from capsnmt.cli import (
-    ConfigurationError,
-    OneLineParser,
-    check_output_file,
-    command,
-    positive,
-)
+from capsnmt.cli import ConfigurationError, OneLineParser, check_output_file, command, positive
 
 # The names that fairseq.checkpoint_utils.save_checkpoint gives; shards of a model match none.
 # **D**: as in fairseq's script, "by update" means the files named by update. If an epoch ends at a

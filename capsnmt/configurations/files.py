@@ -145,10 +145,7 @@ def _find_recipe(settings: Mapping[str, Any], folder: Path) -> None:
 
 
 def find(
-    name: str,
-    flag: str = "--config",
-    family: Tuple[Path, ...] = (),
-    dataset: Optional[str] = None,
+    name: str, flag: str = "--config", family: Tuple[Path, ...] = (), dataset: Optional[str] = None
 ) -> Path:
     """Return the file of a configuration: a path, ``DATASET/ROW``, or ``ROW`` of a data set.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Mapping, Optional, Sequence
 
@@ -19,13 +19,14 @@ class Settings:
     systems: Mapping[str, Sequence[str]]  # name -> a file for each seed; the baseline first
     text: TextFormat  # how a file becomes text
     references: Sequence[str]  # raw, one or more
-    tokenized_references: Sequence[str]  # without one, both sides are tokenised with Moses
-    source: Optional[str]  # tokens, for BLEU by length; None: the S- lines
     metrics: Sequence[str]  # keys of METRICS
-    segment_scores: Mapping[str, Mapping[str, str]]  # metric -> system -> FILE[,FILE...]
     tested: bool  # whether the systems are tested against the first
     test: Test
-    compare_mt: Optional[Path]  # the folder of compare-mt's report
+    tokenized_references: Sequence[str] = ()  # without one, both sides are tokenised with Moses
+    source: Optional[str] = None  # tokens, for BLEU by length; None: the S- lines
+    # metric -> system -> FILE[,FILE...]
+    segment_scores: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    compare_mt: Optional[Path] = None  # the folder of compare-mt's report
     test_sets: Sequence[str] = ()  # their names, which take the place of {set} in all paths
     plan: Optional[float] = None  # a difference in BLEU that more seeds are to show
     details: bool = False  # whether all that the record has is printed

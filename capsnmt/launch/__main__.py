@@ -21,7 +21,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
             # Importing torch and fairseq takes seconds; --help and a bad flag do not need them.
             from capsnmt.launch.dispatch import dispatch
 
-            dispatch(options, words)
+            dispatch(options)
 
     return run_command(command, "stopped: the same command resumes")
 

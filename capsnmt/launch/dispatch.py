@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from argparse import Namespace
 from pathlib import Path
 from typing import List, Sequence
 
@@ -13,7 +14,6 @@ from capsnmt.cli import ConfigurationError, ExecutionError, require
 from capsnmt.files import atomic_writer, locked
 from capsnmt.launch import own_data, plan, slurm
 from capsnmt.launch.execute import execute, script
-from capsnmt.launch.options import Options
 from capsnmt.launch.progress import print_line
 from capsnmt.launch.run import Run, environment, python
 from capsnmt.launch.side_by_side import execute_side_by_side
@@ -21,8 +21,8 @@ from capsnmt.launch.training_step import choose_device
 from capsnmt.runs import summary
 
 
-def dispatch(options: Options, argv: Sequence[str]) -> None:
-    """Print, submit or execute what is asked for; ``argv`` is for the record."""
+def dispatch(options: Namespace) -> None:
+    """Print, submit or execute what is asked for."""
     if options.resume is not None:
         run = Run.read(options.resume)
         execute(run)
@@ -30,7 +30,7 @@ def dispatch(options: Options, argv: Sequence[str]) -> None:
     elif options.write_config is not None:
         write_config(options, options.write_config)
     else:
-        runs = plan.runs_of(options, choose_device(options), argv)
+        runs = plan.runs_of(options, choose_device(options))
         plan.check(runs)
         report = report_command(options, runs)
         if options.dry_run:
@@ -63,7 +63,7 @@ def dispatch(options: Options, argv: Sequence[str]) -> None:
             draw(report, runs[0])
 
 
-def show(options: Options, runs: Sequence[Run], report: Sequence[str]) -> None:
+def show(options: Namespace, runs: Sequence[Run], report: Sequence[str]) -> None:
     """Print the plan: a script, or those of the jobs."""
     jobs = options.slurm
     for run in runs:
@@ -72,7 +72,7 @@ def show(options: Options, runs: Sequence[Run], report: Sequence[str]) -> None:
         print(f"\n# report\n{'' if jobs is None else '# '}{shlex.join(report)}")
 
 
-def write_config(options: Options, path: Path) -> None:
+def write_config(options: Namespace, path: Path) -> None:
     """Write the settings of a launch as YAML, to edit."""
     *others, (name, settings) = plan.configure(options)
     if others and options.rows is not None:
@@ -102,7 +102,7 @@ def summarise(runs: Sequence[Run]) -> None:
             print_line(f"  {line}")
 
 
-def report_command(options: Options, runs: Sequence[Run]) -> List[str]:
+def report_command(options: Namespace, runs: Sequence[Run]) -> List[str]:
     """Return the command that reports a sweep, or rows on data of one's own; else nothing."""
     output = runs[0].output
     if options.sweep is not None and len(options.sweep.values) > 1:

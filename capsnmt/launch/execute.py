@@ -37,12 +37,7 @@ from capsnmt.launch.kind import kind_of
 from capsnmt.launch.progress import TrainingProgress, print_line
 from capsnmt.launch.run import Run, environment
 from capsnmt.machine import processor
-from capsnmt.runs.records import (
-    EarlierMachine,
-    InitialModel,
-    Machine,
-    TrainingRecord,
-)
+from capsnmt.runs.records import EarlierMachine, InitialModel, Machine, TrainingRecord
 from capsnmt.runs.trained_rows import training_differences
 from capsnmt.steps import Step, StepRecords, run_step
 

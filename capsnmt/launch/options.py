@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import dataclass
 from pathlib import Path
-from typing import List, Optional, Sequence, Tuple
+from typing import List, Sequence, Tuple
 
 from capsnmt.cli import (
     ConfigurationError,
@@ -28,41 +28,12 @@ class Sweep:
     values: Tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Options:
-    """What a launch is asked to do; `build_parser` describes each flag."""
-
-    config: Optional[str]
-    dataset: Optional[str]
-    rows: Optional[Sequence[str]]
-    tasks: Optional[Sequence[str]]
-    arch: Optional[str]
-    assignments: Sequence[str]
-    sweep: Optional[Sweep]
-    max_update: Optional[int]
-    name: Optional[str]
-    baseline: Optional[str]
-    seeds: Sequence[int]
-    output: Optional[Path]
-    data: Optional[Path]
-    mirrors: Sequence[str]
-    prepared: Optional[Path]
-    gpus: Optional[int]
-    cpu: Optional[int]
-    nodes: int
-    threads: Optional[int]
-    jobs: int
-    slurm: Optional[str]  # the partition to submit to; empty: the default
-    dry_run: bool
-    write_config: Optional[Path]
-    resume: Optional[Path]
-
-
-def parse(argv: Sequence[str]) -> Options:
-    """Parse the flags."""
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """Parse the flags; `build_parser` describes each. ``command`` has all words."""
     for flag, value in zip(("capsnmt-run", *argv), argv):
         check_line(value, flag)
-    options = Options(**vars(build_parser().parse_args(argv)))
+    options = build_parser().parse_args(argv)
+    options.command = ("capsnmt-run", *argv)
     if options.resume is not None and sum(word.startswith("--") for word in argv) > 1:
         raise ConfigurationError(
             f"--resume {options.resume} takes no other flag: the run's config.json has all "
@@ -87,8 +58,7 @@ def build_parser() -> OneLineParser:
         "--rows", type=comma_list(), metavar="ROW,ROW|all", help="several rows of --dataset"
     )
     what.add_argument(
-        "--dataset",
-        help="the data set of --config, --rows and --arch; alone: its row 'baseline'",
+        "--dataset", help="the data set of --config, --rows and --arch; alone: its row 'baseline'"
     )
     what.add_argument(
         "--arch",
@@ -167,7 +137,7 @@ def build_parser() -> OneLineParser:
         "--slurm",
         nargs="?",
         const="",
-        metavar="PARTITION",
+        metavar="PARTITION",  # empty: the default
         help="submit a job for each run; sbatch takes other options from variables such as "
         "SBATCH_TIMELIMIT, SBATCH_ACCOUNT and SBATCH_QOS",
     )

@@ -6,6 +6,7 @@ the number of sentence pairs is chosen here and said in one line.
 
 from __future__ import annotations
 
+from argparse import Namespace
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from capsnmt.cli import ConfigurationError
@@ -13,7 +14,6 @@ from capsnmt.configurations import files
 from capsnmt.corpora.prepared import PreparedData
 from capsnmt.files import bundled_folder
 from capsnmt.launch import training_step, translation
-from capsnmt.launch.options import Options
 from capsnmt.launch.run import Run
 
 # Sentence pairs, up to which -> updates, tokens per update, dropout. **D**: the 8,000 updates of
@@ -32,13 +32,13 @@ SAVES, AVERAGED = 80, 10  # over the training, as of Multi30k's recipe
 SPACING = 25  # updates between two saves at least, where as many are averaged
 
 
-def applies(options: Options) -> bool:
+def applies(options: Namespace) -> bool:
     """Return whether a launch names data and an architecture, and no settings."""
     named = (options.config, options.dataset, options.rows)
     return options.prepared is not None and options.arch is not None and not any(named)
 
 
-def rows(options: Options) -> Iterator[Tuple[str, Dict[str, Any]]]:
+def rows(options: Namespace) -> Iterator[Tuple[str, Dict[str, Any]]]:
     """Yield name and settings of the architecture, and of the baseline before it."""
     assert options.prepared is not None
     data = PreparedData(options.prepared)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from argparse import Namespace
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
@@ -13,7 +14,6 @@ from capsnmt.configurations.schema import Settings
 from capsnmt.files import check_file_name
 from capsnmt.launch import classification, flags, own_data, training_step
 from capsnmt.launch.kind import kind_of
-from capsnmt.launch.options import Options
 from capsnmt.launch.run import Run
 from capsnmt.process import package_path
 from capsnmt.runs.folder import RunFolder
@@ -24,7 +24,7 @@ ALL = "all"
 Row = Tuple[str, Settings, Optional[SweepPoint]]  # with its name
 
 
-def runs_of(options: Options, device: Device, argv: Sequence[str]) -> List[Run]:
+def runs_of(options: Namespace, device: Device) -> List[Run]:
     """Return the runs of a launch, seed by seed, so that an interrupted launch has complete seeds.
 
     Within a seed a run follows those that it starts from and is tested against.
@@ -33,7 +33,7 @@ def runs_of(options: Options, device: Device, argv: Sequence[str]) -> List[Run]:
         _check_name(options.baseline, "--baseline")
     rows = [row for name, chosen in configure(options) for row in _swept(options, name, chosen)]
     runs = [
-        _run(options, row, device, seed, task, argv)
+        _run(options, row, device, seed, task)
         for seed in options.seeds
         for row in rows
         for task in _tasks(options, row)
@@ -41,7 +41,7 @@ def runs_of(options: Options, device: Device, argv: Sequence[str]) -> List[Run]:
     return _in_order(runs)
 
 
-def configure(options: Options) -> List[Tuple[str, Settings]]:
+def configure(options: Namespace) -> List[Tuple[str, Settings]]:
     """Return name and settings of the rows that a launch names, with its flags applied."""
     rows = []
     for name, merged in own_data.rows(options) if own_data.applies(options) else _rows(options):
@@ -110,7 +110,7 @@ def _check_name(name: str, where: str) -> None:
         )
 
 
-def _rows(options: Options) -> Iterator[Tuple[str, Dict[str, Any]]]:
+def _rows(options: Namespace) -> Iterator[Tuple[str, Dict[str, Any]]]:
     """Yield name and settings of the configurations that a launch names, the baseline first."""
     if options.rows is None:
         if options.config is None and options.dataset is None:
@@ -140,13 +140,13 @@ def _rows(options: Options) -> Iterator[Tuple[str, Dict[str, Any]]]:
         yield options.name if options.name is not None else of_arch or path.stem, merged
 
 
-def _is_baseline(options: Options, name: str) -> bool:
+def _is_baseline(options: Namespace, name: str) -> bool:
     """Return whether a row is among others that are compared with it."""
     several = options.rows is not None or own_data.applies(options)
     return several and name == options.baseline
 
 
-def _swept(options: Options, name: str, chosen: Settings) -> Iterator[Row]:
+def _swept(options: Namespace, name: str, chosen: Settings) -> Iterator[Row]:
     """Yield a row for each value of a sweep, and the baseline once."""
     sweep = options.sweep
     if sweep is None or _is_baseline(options, name):
@@ -171,7 +171,7 @@ def _swept(options: Options, name: str, chosen: Settings) -> Iterator[Row]:
         yield point.name, files.resolve(merged, point.name), point
 
 
-def _tasks(options: Options, row: Row) -> Sequence[Optional[str]]:
+def _tasks(options: Namespace, row: Row) -> Sequence[Optional[str]]:
     """Return the probing tasks of a row; ``[None]`` if it has none."""
     name, chosen, _ = row
     if chosen.train.get("task") == "probing":
@@ -184,14 +184,7 @@ def _tasks(options: Options, row: Row) -> Sequence[Optional[str]]:
     return [None]
 
 
-def _run(
-    options: Options,
-    row: Row,
-    device: Device,
-    seed: int,
-    task: Optional[str],
-    argv: Sequence[str],
-) -> Run:
+def _run(options: Namespace, row: Row, device: Device, seed: int, task: Optional[str]) -> Run:
     name, chosen, point = row
     _check_sources(options, name, chosen)
     initial = chosen.init_from
@@ -211,13 +204,13 @@ def _run(
         baseline=None if _is_baseline(options, name) else options.baseline,
         sweep=point,
         initial=None if initial is None else re.sub(r"\.ya?ml$", "", Path(initial).name),
-        command=("capsnmt-run", *argv),
+        command=options.command,
     )
     folder = output.joinpath(*filter(None, (name, task, f"seed-{seed}")))
     return Run(config, RunFolder(folder))
 
 
-def _check_sources(options: Options, name: str, chosen: Settings) -> None:
+def _check_sources(options: Namespace, name: str, chosen: Settings) -> None:
     """Raise if a flag that says where the data come from has no effect."""
     recipe, classifies = chosen.data.recipe, chosen.classifies
     downloads = recipe == classification.DOWNLOADED if classifies else recipe is not None

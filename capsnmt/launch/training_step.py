@@ -18,7 +18,6 @@ from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 
 from capsnmt.cli import ConfigurationError
 from capsnmt.launch import flags
-from capsnmt.launch.options import Options
 from capsnmt.launch.run import Run
 from capsnmt.modules.autocast import bf16_obstacle
 from capsnmt.modules.layer_aggregation import OVERFLOW_FP16
@@ -28,7 +27,7 @@ from capsnmt.steps import Step
 USER_DIR = Path(capsnmt.__file__).parent
 
 
-def choose_device(options: Options) -> Device:
+def choose_device(options: argparse.Namespace) -> Device:
     """Return the device that the flags ask for; by default one GPU if there is one, else the CPU.
 
     A job gets one GPU by default. It, a dry run, or several nodes are of other machines.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Dict, List, Mapping, Optional, Sequence
+from typing import Dict, Mapping, Optional, Sequence
 
 from capsnmt.cli import say
 from capsnmt.configurations.schema import Scoring
@@ -11,7 +11,7 @@ from capsnmt.evaluation.evaluate import evaluate_sets
 from capsnmt.evaluation.outputs import Output, Systems, read_output
 from capsnmt.evaluation.scores import RANDOMIZATION, SAMPLES, SEED, Evaluations, Test
 from capsnmt.evaluation.settings import Settings
-from capsnmt.evaluation.text import text_format
+from capsnmt.evaluation.text import TextFormat, text_format
 from capsnmt.runs.finished import FinishedRun
 from capsnmt.runs.trained_rows import TrainedRow
 
@@ -38,24 +38,12 @@ def compare_rows(
         if missing:
             say(f"warning: {missing[0]} is not there: no difference is tested; restore it")
             return None
-        systems[test_set] = {row.name: _translations(row, test_set) for row in rows}
-        settings[test_set] = Settings(
-            systems={row.name: [str(run.folder) for run in row.runs] for row in rows},
-            text=text_format("plain", None, None, language),
-            references=[str(path) for path in texts],
-            tokenized_references=[],
-            source=None,
-            metrics=METRICS,
-            segment_scores={},
-            tested=True,
-            test=Test(
-                baseline=rows[0].name,
-                method=RANDOMIZATION,
-                samples=SAMPLES[RANDOMIZATION],
-                seed=SEED,
-            ),
-            compare_mt=None,
-        )
+        systems[test_set] = {
+            row.name: [read_translations(run, test_set) for run in row.runs] for row in rows
+        }
+        folders = {row.name: [run.folder.path for run in row.runs] for row in rows}
+        text = text_format("plain", target_lang=language)
+        settings[test_set] = settings_of(folders, texts, text)
     found = evaluate_sets(settings, systems)
     for test_set, evaluation in found.test_sets.items():
         for row, system in zip(rows, evaluation.systems):
@@ -70,8 +58,22 @@ def compare_rows(
     return found
 
 
-def _translations(row: TrainedRow, test_set: str) -> List[Output]:
-    return [read_translations(run, test_set) for run in row.runs]
+def settings_of(
+    systems: Mapping[str, Sequence[Path]],
+    references: Sequence[Path],
+    text: TextFormat,
+    metrics: Sequence[str] = METRICS,
+) -> Settings:
+    """Return the settings that test the files of each system against those of the first."""
+    method = RANDOMIZATION
+    return Settings(
+        systems={name: [*map(str, paths)] for name, paths in systems.items()},
+        text=text,
+        references=[*map(str, references)],
+        metrics=metrics,
+        tested=True,
+        test=Test(baseline=next(iter(systems)), method=method, samples=SAMPLES[method], seed=SEED),
+    )
 
 
 def read_translations(run: FinishedRun, test_set: str) -> Output:

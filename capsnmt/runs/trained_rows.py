@@ -27,10 +27,7 @@ FREE_IN_SCORING = {"significance", "samples"}  # they change no score
 
 
 def training_differences(
-    before: RunConfig,
-    now: RunConfig,
-    trained: TrainingRecord,
-    training: TrainingRecord,
+    before: RunConfig, now: RunConfig, trained: TrainingRecord, training: TrainingRecord
 ) -> Iterator[Tuple[str, Any, Any]]:
     """Return key, old value and new value of each setting that makes two trainings different.
 

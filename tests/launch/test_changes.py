@@ -103,11 +103,7 @@ FAULTS: Dict[str, Tuple[str, object, str]] = {
         lambda self, word: word,
         "folder",
     ),
-    "what is free is compared": (
-        "capsnmt.runs.trained_rows.FREE_FLAGS",
-        set(),
-        "settings",
-    ),
+    "what is free is compared": ("capsnmt.runs.trained_rows.FREE_FLAGS", set(), "settings"),
 }
 
 

@@ -74,11 +74,7 @@ def test_a_complete_run_is_left_as_it_is_and_only_what_was_lost_is_made_again(
 
 
 def test_the_launcher_of_a_training_that_goes_on_loads_one_checkpoint(
-    launch: Launch,
-    prepared: Path,
-    launched: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    launch: Launch, prepared: Path, launched: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With Adam it is three times as large as the model."""
     folder, loaded, load = shutil.copytree(launched / "runs", tmp_path / "runs"), [], torch.load
@@ -196,10 +192,7 @@ def test_a_row_starts_from_the_trained_other(
 
 
 def test_a_run_is_resumed_from_inside_its_folders(
-    launch: Launch,
-    launched: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    launch: Launch, launched: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is tested against the row beside it, and its means are written."""
     for name in ("row", "base"):
@@ -308,11 +301,7 @@ def test_runs_side_by_side_have_gpus_of_their_own(
 
 
 def test_a_run_that_is_refused_ends_none_of_those_beside_it(
-    launch: Launch,
-    launched: Path,
-    prepared: Path,
-    children: Callable[[int], Path],
-    tmp_path: Path,
+    launch: Launch, launched: Path, prepared: Path, children: Callable[[int], Path], tmp_path: Path
 ) -> None:
     shutil.copytree(launched / "runs", tmp_path / "runs")
     words = [*arguments(prepared, tmp_path), *BY_EPOCHS, "--set", "train.lr=0.1"]

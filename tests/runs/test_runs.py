@@ -123,8 +123,7 @@ def test_other_validations_are_another_training_where_the_learning_rate_follows_
 ) -> None:
     often, seldom = (
         replace(
-            CONFIG,
-            settings=replace(CONFIG.settings, train={"lr-scheduler": schedule, flag: every}),
+            CONFIG, settings=replace(CONFIG.settings, train={"lr-scheduler": schedule, flag: every})
         )
         for every in (1, 2)
     )

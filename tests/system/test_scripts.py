@@ -50,7 +50,7 @@ def commands(name: str, *flags: object) -> List[List[str]]:
 
 def planned(arguments: List[str]) -> List[Run]:
     """The runs of a start of the launcher; their settings are checked."""
-    runs = plan.runs_of(options.parse(arguments), Device(), arguments)
+    runs = plan.runs_of(options.parse(arguments), Device())
     plan.check(runs)
     return runs
 
