@@ -60,10 +60,10 @@ class Stopped(BaseException):  # as KeyboardInterrupt: no handler of errors take
 def not_installed(error: ImportError) -> ConfigurationError:
     """Return the error that a library of an extra is missing; raise any other ``error`` again."""
     library = (error.name or "").partition(".")[0]
-    extras = [name for name, libraries in EXTRAS.items() if library in libraries]
-    if not extras or not isinstance(error, ModuleNotFoundError):
+    extra = next((name for name, libraries in EXTRAS.items() if library in libraries), None)
+    if extra is None or not isinstance(error, ModuleNotFoundError):
         raise error
-    return _missing(error.name or "", extras[0])
+    return _missing(error.name or "", extra)
 
 
 def require(*extras: str) -> None:

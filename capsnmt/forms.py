@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Dict, Iterable, Iterator, List, Mapping, Optional
 
@@ -45,21 +45,14 @@ NO_FIXES: Fixes = MappingProxyType({})
 MARKED = re.compile(r"\.(sgml?|xml)(\.gz)?$")
 
 
-@dataclass(frozen=True)
+@dataclass
 class Found:
     """A form that some lines of a text have."""
 
     form: str
-    count: int  # of lines
-    lines: int  # of the text
-    number: int  # of the first of them
+    number: int  # of the first of these lines
     example: str  # that line
-
-    def __str__(self) -> str:
-        return (
-            f"{self.count:,} of {self.lines:,} lines have {self.form}, as line {self.number:,}: "
-            f"{shown(self.example[:60])}"
-        )
+    count: int = 0
 
 
 class Words:
@@ -75,8 +68,7 @@ class Words:
         if SUSPECT.search(line):
             for form, pattern in NO_WORDS.items():
                 if pattern.search(line):
-                    first = self.found.get(form, Found(form, 0, 0, self.lines, line))
-                    self.found[form] = replace(first, count=first.count + 1)
+                    self.found.setdefault(form, Found(form, self.lines, line)).count += 1
 
     def check(self, name: str, fix: str, fixes: Fixes = NO_FIXES) -> None:
         """Warn of what was found, or refuse it where it is in many lines.
@@ -84,18 +76,24 @@ class Words:
         ``fix`` mends it; ``fixes`` has that of a form, or ``None`` where any number of lines may
         have the form.
         """
-        for form, each in self.found.items():
-            found, how = replace(each, lines=self.lines), fixes.get(form, fix)
-            if how is not None and found.count > SHARE * found.lines:
-                raise ConfigurationError(f"{name}: {found}; {how}")
+        for form, found in self.found.items():
+            how = fixes.get(form, fix)
+            if how is not None and found.count > SHARE * self.lines:
+                raise ConfigurationError(f"{name}: {self._in_words(found)}; {how}")
         self.warn(name, fix, fixes)
 
     def warn(self, name: str, fix: str, fixes: Fixes = NO_FIXES) -> None:
         """Warn of what was found, however much that is."""
-        for form, each in self.found.items():
-            found, how = replace(each, lines=self.lines), fixes.get(form, fix)
+        for form, found in self.found.items():
+            how = fixes.get(form, fix)
             advice = "" if how is None else f"; {how} if they are not text"
-            say(f"warning: {name}: {found}{advice}")
+            say(f"warning: {name}: {self._in_words(found)}{advice}")
+
+    def _in_words(self, found: Found) -> str:
+        return (
+            f"{found.count:,} of {self.lines:,} lines have {found.form}, as line "
+            f"{found.number:,}: {shown(found.example[:60])}"
+        )
 
 
 def check_words(lines: Iterable[str], name: str, fix: str, fixes: Fixes = NO_FIXES) -> None:
@@ -106,21 +104,15 @@ def check_words(lines: Iterable[str], name: str, fix: str, fixes: Fixes = NO_FIX
     words.check(name, fix, fixes)
 
 
-def check_plain(first_line: str, name: str) -> None:
-    """Raise if a file of one sentence a line begins as markup."""
-    if MARKUP.match(first_line):
-        raise ConfigurationError(
-            f"{name}: begins with {shown(first_line[:40])}, so it is markup and no text; name it "
-            f".sgm or .xml if it is a test set of <seg> elements, or give a file of each language, "
-            f"one sentence a line"
-        )
-
-
 def plain(lines: Iterable[str], name: str) -> Iterator[str]:
     """Yield the lines of a text of one sentence a line; raise if it begins as markup."""
     for number, line in enumerate(lines):
-        if not number:
-            check_plain(line, name)
+        if not number and MARKUP.match(line):
+            raise ConfigurationError(
+                f"{name}: begins with {shown(line[:40])}, so it is markup and no text; name it "
+                f".sgm or .xml if it is a test set of <seg> elements, or give a file of each "
+                f"language, one sentence a line"
+            )
         yield line
 
 

@@ -223,7 +223,7 @@ def keep_memory_while_training() -> None:
     """Patch fairseq's trainer, which only a command makes, to keep freed memory."""
     from fairseq.trainer import Trainer
 
-    from capsnmt.memory import keep_freed_memory
+    from capsnmt.machine import keep_freed_memory
 
     original = Trainer.__init__
 

@@ -1,9 +1,51 @@
-"""The processor of this machine: measured times mean nothing without it."""
+"""This machine: the name of its processor, and memory that is kept for large tensors."""
 
 from __future__ import annotations
 
+import ctypes
+import functools
+import os
 import platform
+import sys
 from pathlib import Path
+
+# malloc.h
+M_TRIM_THRESHOLD = -1
+M_MMAP_MAX = -4
+KEPT_BYTES = 2**31 - 1
+"""Free memory at the end of the heap above this is returned; the largest that ``mallopt`` takes."""
+
+
+def keep_freed_memory(device_type: str) -> bool:
+    """Let glibc's malloc keep the memory of large tensors, and return whether it does.
+
+    It asks the system for each tensor above 32 MB and returns it at once, and the kernel fills it
+    with zeros, page by page: of a beam search of 64 sentences, 5 to 12% of the processor time.
+
+    Only commands call it, for it is a setting of the process. Environment variables would come too
+    late for a command that the user has started.
+
+    **D**: whoever tunes malloc by its environment variables decides alone. Other allocators are
+    left alone, and so is the process of a model that is not on a CPU.
+    """
+    return device_type == "cpu" and set_malloc()
+
+
+@functools.cache
+def set_malloc() -> bool:
+    """Set malloc of this process, once."""
+    if not sys.platform.startswith("linux") or tunes_malloc():
+        return False
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is None:
+        return False
+    return bool(mallopt(M_MMAP_MAX, 0) and mallopt(M_TRIM_THRESHOLD, KEPT_BYTES))
+
+
+def tunes_malloc() -> bool:
+    """Return whether the environment has settings of glibc's malloc."""
+    named = any(name.startswith("MALLOC_") for name in os.environ)
+    return named or "glibc.malloc" in os.environ.get("GLIBC_TUNABLES", "")
 
 
 def processor() -> str:

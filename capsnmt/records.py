@@ -20,7 +20,6 @@ from capsnmt.cli import ConfigurationError, shown
 from capsnmt.files import atomic_writer
 
 T = TypeVar("T")
-_NONE = type(None)
 # What YAML 1.1 reads as octal or in base 60: 010 as 8, 1:30 as 90.
 OTHER_BASE = re.compile(r"[-+]?(0[0-9_]+|[0-9][0-9_]*(:[0-9_]+)+(\.[0-9_]*)?)")
 
@@ -166,7 +165,7 @@ def _plain_type(kind: Any) -> Any:
         return _plain_type(get_args(kind)[0])
     if get_origin(kind) is not Union:
         return kind
-    kinds = [_plain_type(each) for each in get_args(kind) if each is not _NONE]
+    kinds = [_plain_type(each) for each in get_args(kind) if each is not type(None)]
     nested = [each for each in kinds if hasattr(each, "__struct_fields__") or get_args(each)]
     return (nested or kinds)[0]
 

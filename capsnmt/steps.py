@@ -76,7 +76,7 @@ class StepRecords:
         if record is None or not all(path.exists() for path in step.outputs):
             return False
         now = self._record(step, record.notes, record)  # notes are made by the step, not compared
-        if not _same(record, now):
+        if _content(record) != _content(now):
             return False
         if now != record:  # copied, or moved: the next one need not read it again
             self.records[step.name] = now
@@ -162,14 +162,7 @@ def run_step(
     done.record(step, notes)
 
 
-def _same(one: StepRecord, other: StepRecord) -> bool:
-    """Whether two records have the same command, and files of the same content."""
-
-    def content(files: Mapping[str, str]) -> Dict[str, str]:
-        return {name: content_of(known) for name, known in files.items()}
-
-    return (
-        one.command == other.command
-        and content(one.inputs) == content(other.inputs)
-        and content(one.outputs) == content(other.outputs)
-    )
+def _content(record: StepRecord) -> Tuple[Any, ...]:
+    """Return what must be the same: the command, and what is in the files."""
+    files = (record.inputs, record.outputs)
+    return record.command, *({key: content_of(each[key]) for key in each} for each in files)

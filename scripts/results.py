@@ -31,9 +31,8 @@ from capsnmt.evaluation.text import TextFormat, text_format
 from capsnmt.files import atomic_writer, sha256
 from capsnmt.runs.comparison import settings_of
 from capsnmt.runs.finished import FinishedRun
-from capsnmt.runs.folder import RunFolder
 from capsnmt.runs.learning_curve import LearningCurve, read_learning_curve
-from capsnmt.runs.records import RunConfig
+from capsnmt.runs.records import RunConfig, RunFolder
 from capsnmt.runs.trained_rows import check_one_row
 
 DIFFERENCES = "differences.json"  # test set -> the evaluation of a run against the baseline

@@ -12,6 +12,7 @@ import shlex
 import signal
 import sys
 from contextlib import contextmanager
+from operator import attrgetter
 from typing import Any, Callable, ContextManager, Iterator, List, Optional, TextIO, Tuple
 
 import torch
@@ -21,7 +22,6 @@ from capsnmt import process, records
 from capsnmt.checkpoints.load import count_parameters
 from capsnmt.checkpoints.resume import STOP_FILE, num_updates, recover
 from capsnmt.cli import ConfigurationError, ExecutionError, Stopped
-from capsnmt.configurations.schema import Settings
 from capsnmt.files import (
     FAIRSEQS,
     atomic_writer,
@@ -41,18 +41,16 @@ from capsnmt.runs.records import EarlierMachine, InitialModel, Machine, Training
 from capsnmt.runs.trained_rows import training_differences
 from capsnmt.steps import Step, StepRecords, run_step
 
+# the settings that make the scores of a trained model
+EVALUATION = attrgetter("average", "generate", "score", "data.test_sets")
 ENDS = ("max-epoch", "max-update")  # flags that end a training and may change when it resumes
 SHOWN = 500  # translations after which the progress of fairseq-generate is shown
 
 
 def steps(run: Run) -> List[Step]:
     """Return all steps of a run in their order."""
-    first = kind_of(run).prepare(run)
-    return [
-        *([] if first is None else [first]),
-        training_step.train(run),
-        *kind_of(run).evaluation(run),
-    ]
+    kind = kind_of(run)
+    return [*filter(None, [kind.prepare(run)]), training_step.train(run), *kind.evaluation(run)]
 
 
 def script(run: Run) -> str:
@@ -102,11 +100,6 @@ def _alone(run: Run) -> ContextManager[int]:
     return locked(run.folder.lock, waiting, print_line)
 
 
-def _evaluation(settings: Settings) -> List[Any]:
-    """Return the settings that make the scores of a trained model."""
-    return [settings.average, settings.generate, settings.score, settings.data.test_sets]
-
-
 class _Execution:
     def __init__(self, run: Run, lock: int) -> None:
         self.run, self.folder, self.lock = run, run.folder, lock
@@ -135,23 +128,23 @@ class _Execution:
             trained = replace(trained, parameters=count_parameters(self.run.model))
             records.write(self.folder.training, trained)
         if not self.run.settings.classifies:
-            scored = {name: self.folder.scored(name) for name in self.run.settings.data.test_sets}
-            scores = {name: records.load(path) for name, path in scored.items()}
+            names = self.run.settings.data.test_sets
+            scores = {name: records.load(self.folder.scored(name)) for name in names}
             records.write(self.folder.scores, scores)
 
     def set_up(self) -> None:
         """Prepare the data, compare with what was trained here, and write what the run is."""
-        step = kind_of(self.run).prepare(self.run)
-        if step is not None:
-            if kind_of(self.run).is_prepared(self.run, step):
-                print_line(f"-- {step.name}: complete")
-            else:
-                self.step(step)
-        files = kind_of(self.run).check_data(self.run)
+        kind = kind_of(self.run)
+        step = kind.prepare(self.run)
+        if step is not None and kind.is_prepared(self.run, step):
+            print_line(f"-- {step.name}: complete")
+        elif step is not None:
+            self.step(step)
+        files = kind.check_data(self.run)
         self.vocabulary = {path.name: sha256(path) for path in files}
         before = self.folder.read_training() if self.folder.training.is_file() else None
         known = {} if before is None else before.data
-        files = kind_of(self.run).training_files(self.run)
+        files = kind.training_files(self.run)
         self.data = {path.name: signature(path, known.get(path.name, "")) for path in files}
         finished = None if before is None else before.updates
         # D: without its last checkpoint, as users delete them to save space, a finished training
@@ -191,7 +184,7 @@ class _Execution:
             self.folder.result.unlink(missing_ok=True)
         if self.folder.scores.is_file():
             before = self.folder.read_config().settings
-            if not self.is_trained or _evaluation(before) != _evaluation(self.run.settings):
+            if not self.is_trained or EVALUATION(before) != EVALUATION(self.run.settings):
                 self.folder.scores.unlink()
 
     def continued(self) -> TrainingRecord:

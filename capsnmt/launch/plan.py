@@ -16,8 +16,7 @@ from capsnmt.launch import classification, flags, own_data, training_step
 from capsnmt.launch.kind import kind_of
 from capsnmt.launch.run import Run
 from capsnmt.process import package_path
-from capsnmt.runs.folder import RunFolder
-from capsnmt.runs.records import Device, RunConfig, SweepPoint
+from capsnmt.runs.records import Device, RunConfig, RunFolder, SweepPoint
 from capsnmt.sentences.senteval import TASKS
 
 ALL = "all"

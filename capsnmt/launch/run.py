@@ -16,8 +16,7 @@ from capsnmt.cli import ConfigurationError
 from capsnmt.configurations.schema import Settings
 from capsnmt.corpora.prepared import PreparedData
 from capsnmt.process import package_path
-from capsnmt.runs.folder import RunFolder
-from capsnmt.runs.records import Device, RunConfig
+from capsnmt.runs.records import Device, RunConfig, RunFolder
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from capsnmt.cli import ConfigurationError, check_line, shown
 from capsnmt.files import atomic_writer, locked
 from capsnmt.launch.execute import exports, header, set_up, steps
 from capsnmt.launch.run import Run, python
-from capsnmt.runs.folder import RunFolder
+from capsnmt.runs.records import RunFolder
 
 # Long enough for a large model to finish its update and save on a busy file system.
 SECONDS_TO_SAVE = 120

@@ -14,7 +14,8 @@ from fairseq.models.transformer.transformer_legacy import base_architecture
 from omegaconf import OmegaConf
 
 from capsnmt.checkpoints.initialise import initialise_from, resumes
-from capsnmt.memory import keep_freed_memory
+from capsnmt.host import load_plugin
+from capsnmt.machine import keep_freed_memory
 from capsnmt.models.config import MECHANISMS
 from capsnmt.models.decoder import TransformerDecoder
 from capsnmt.models.encoder import TransformerEncoder
@@ -99,7 +100,7 @@ class CapsnmtTransformer(TransformerModel):
         Raises:
             ConfigurationError: the run, checkpoint or data cannot be used.
         """
-        import capsnmt.plugin  # noqa: F401  a program may have imported the models alone
+        load_plugin()  # a program may have imported the models alone
         from capsnmt.translate import load
 
         several = isinstance(model_name_or_path, (list, tuple))

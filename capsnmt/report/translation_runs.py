@@ -23,8 +23,7 @@ from capsnmt.report.figures import differences, learning_curves, means_by_catego
 from capsnmt.report.tables import Runs
 from capsnmt.runs.comparison import compare_rows, read_translations
 from capsnmt.runs.finished import FinishedRun, check_comparable, distinct_names
-from capsnmt.runs.sweeps import FinishedSweep, find_sweeps
-from capsnmt.runs.trained_rows import TrainedRow, group, source_lengths
+from capsnmt.runs.trained_rows import FinishedSweep, TrainedRow, find_sweeps, group, source_lengths
 
 SEED = 1  # draws the sample translations
 

@@ -14,9 +14,8 @@ from capsnmt.cli import ConfigurationError, say
 from capsnmt.evaluation.scores import Evaluation, OutputScores
 from capsnmt.files import sha256
 from capsnmt.records import RecordError
-from capsnmt.runs.folder import RunFolder
 from capsnmt.runs.learning_curve import LearningCurve, read_learning_curve
-from capsnmt.runs.records import ClassifierResult, Measures, TrainingRecord
+from capsnmt.runs.records import ClassifierResult, Measures, RunFolder, TrainingRecord
 
 TestSetName = Annotated[str, Meta(pattern=r"^(?!\.)[^/]+$")]  # of figures, too
 SCORES: Any = Annotated[Dict[TestSetName, Evaluation], Meta(min_length=1)]

@@ -14,7 +14,7 @@ from capsnmt import records
 from capsnmt.evaluation.scores import Comparison, Spread, common_metrics, digits
 from capsnmt.records import Record
 from capsnmt.runs.finished import FinishedRun, differing_texts
-from capsnmt.runs.folder import RunFolder
+from capsnmt.runs.records import RunFolder
 from capsnmt.runs.trained_rows import TrainedRow, differences_between
 
 References = Mapping[str, Sequence[Path]]

@@ -1,8 +1,10 @@
-"""Rows of the papers' tables: the runs of a row with different seeds, and their means."""
+"""Rows of the papers' tables, and sweeps: runs with different seeds, rows with other values."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from capsnmt import records
@@ -10,7 +12,7 @@ from capsnmt.cli import ConfigurationError
 from capsnmt.evaluation.scores import Spread, spread
 from capsnmt.files import content_of
 from capsnmt.runs.finished import FinishedRun, differing_texts, distinct_names
-from capsnmt.runs.records import Measures, RunConfig, TrainingRecord
+from capsnmt.runs.records import Measures, RunConfig, SweepPoint, TrainingRecord
 
 # Flags of fairseq-train that may change when a training resumes: they change no update, unless a
 # schedule of the learning rate reads them.
@@ -202,3 +204,57 @@ def group(runs: Sequence[FinishedRun]) -> List[TrainedRow]:
             check_one_row(first, run, "report them separately")
         found.append(TrainedRow(row, seeds))
     return found
+
+
+@dataclass(frozen=True)
+class FinishedSweep:
+    """All rows that were launched with several values of one flag."""
+
+    flag: str  # without dashes
+    labels: Sequence[str]  # the values of all rows: numbers in rising order, then texts
+    curves: Mapping[str, Mapping[str, TrainedRow]]  # row that is swept -> label -> all seeds
+    baselines: Sequence[TrainedRow]  # that they are compared with
+
+
+def find_sweeps(runs: Sequence[FinishedRun]) -> List[FinishedSweep]:
+    """Return the sweeps among finished runs, by their flags.
+
+    The baselines are the rows that the swept runs were tested against, if they are among the runs;
+    otherwise the first row, if it does not belong to a sweep.
+    """
+    swept = [(run.config.sweep, run) for run in runs if run.config.sweep is not None]
+    unchanged = group([run for run in runs if run.config.sweep is None])
+    first = unchanged[:1] if runs[0].config.sweep is None else []
+    sweeps = []
+    for flag in dict.fromkeys(point.flag for point, _ in swept):
+        members = [(point, run) for point, run in swept if point.flag == flag]
+        tested = {run.config.baseline for _, run in members}
+        baselines = [row for row in unchanged if row.runs[0].row in tested] or first
+        values = {point.label: point.value for point, _ in members}
+        labels = sorted(values, key=lambda label: _order(values[label]))
+        sweeps.append(FinishedSweep(flag, labels, _curves(members, labels), baselines))
+    return sweeps
+
+
+def _curves(
+    members: Sequence[Tuple[SweepPoint, FinishedRun]], labels: Sequence[str]
+) -> Dict[str, Dict[str, TrainedRow]]:
+    """Return the curve of each row; a row in two outputs of the launcher has two curves."""
+    found: Dict[Tuple[str, Path], Dict[str, List[FinishedRun]]] = {}
+    for point, run in members:
+        by_label = found.setdefault((point.row, run.folder.row.parent), {})
+        by_label.setdefault(point.label, []).append(run)
+    rows = [row for row, _ in found]
+    return {
+        row if rows.count(row) == 1 else f"{row} ({output})": {
+            label: group(by_label[label])[0] for label in labels if label in by_label
+        }
+        for (row, output), by_label in found.items()
+    }
+
+
+def _order(value: Any) -> Tuple[bool, float]:
+    """Return the key that sorts values: numbers by size, then texts as they occur."""
+    with suppress(ValueError):
+        return isinstance(value, bool), float(value)  # of 5e-4, YAML makes a text
+    return True, 0.0

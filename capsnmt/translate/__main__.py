@@ -73,7 +73,7 @@ def _run(args: argparse.Namespace) -> None:
     require("fairseq")
     # after parsing: --help and a mistyped flag do not wait for torch and fairseq
     from capsnmt.host import load_plugin
-    from capsnmt.memory import keep_freed_memory
+    from capsnmt.machine import keep_freed_memory
     from capsnmt.modules.autocast import bf16_obstacle
 
     load_plugin(args.user_dir)

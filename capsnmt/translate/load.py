@@ -24,7 +24,7 @@ from capsnmt.configurations.schema import SENTENCE_TASKS
 from capsnmt.corpora.prepared import PreparedData
 from capsnmt.files import bundled_folder
 from capsnmt.runs.finished import FinishedRun
-from capsnmt.runs.folder import RunFolder
+from capsnmt.runs.records import RunFolder
 from capsnmt.translate.tokenizer import NAME
 from capsnmt.translate.translator import Translator
 

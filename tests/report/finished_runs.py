@@ -15,8 +15,7 @@ from capsnmt import records
 from capsnmt.configurations.schema import Settings
 from capsnmt.evaluation.__main__ import main as evaluate
 from capsnmt.report import __main__ as report
-from capsnmt.runs.folder import RunFolder
-from capsnmt.runs.records import RunConfig, TrainingRecord
+from capsnmt.runs.records import RunConfig, RunFolder, TrainingRecord
 from tests.evaluation.outputs import generated, write_lines
 
 SENTENCES = 30

@@ -19,7 +19,6 @@ from capsnmt.configurations.schema import BatchSize, Data, Settings
 from capsnmt.evaluation.__main__ import main as evaluate
 from capsnmt.evaluation.scores import METRICS
 from capsnmt.records import RecordError
-from capsnmt.runs.folder import RunFolder
 from capsnmt.runs.learning_curve import parse_train_log, read_learning_curve
 from capsnmt.runs.records import (
     Bucket,
@@ -28,6 +27,7 @@ from capsnmt.runs.records import (
     InitialModel,
     Measures,
     RunConfig,
+    RunFolder,
     SweepPoint,
     TrainingRecord,
 )

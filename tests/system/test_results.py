@@ -15,7 +15,7 @@ from capsnmt.cli import ConfigurationError
 from capsnmt.corpora.prepared import PreparedData
 from capsnmt.evaluation.text import moses_detokenizer
 from capsnmt.files import sha256
-from capsnmt.runs.folder import RunFolder
+from capsnmt.runs.records import RunFolder
 from scripts.results import find_runs, keep, reckon, state
 from tests.commands import succeed
 from tests.real_data import real_data

@@ -15,8 +15,7 @@ from capsnmt.configurations.schema import Settings
 from capsnmt.corpora.__main__ import main as prepare
 from capsnmt.corpora.prepared import PreparedData
 from capsnmt.files import sha256
-from capsnmt.runs.folder import RunFolder
-from capsnmt.runs.records import RunConfig
+from capsnmt.runs.records import RunConfig, RunFolder
 from tests.commands import ON_CPU, made_once, succeed
 from tests.corpora.conftest import binarise_by_fork, recipe_of
 from tests.corpora.miniatures import lines
