@@ -47,16 +47,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     page = folder / "simple" / "wanted"
     page.mkdir(parents=True)
     wheel = "wanted-1.0-py3-none-any.whl"
+    of_wheel = {
+        "METADATA": "Metadata-Version: 2.1\nName: wanted\nVersion: 1.0\n",
+        "WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        "RECORD": "",
+    }
     with zipfile.ZipFile(page / wheel, "w") as file:
         file.writestr("wanted.py", "answer = 42\n")
-        file.writestr(
-            "wanted-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: wanted\nVersion: 1.0\n"
-        )
-        file.writestr(
-            "wanted-1.0.dist-info/WHEEL",
-            "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-        )
-        file.writestr("wanted-1.0.dist-info/RECORD", "")
+        for name, text in of_wheel.items():
+            file.writestr(f"wanted-1.0.dist-info/{name}", text)
     (page / "index.html").write_text(f'<a href="{wheel}">{wheel}</a>', "utf-8")
     (folder / "empty").mkdir()
     return folder
@@ -70,20 +69,11 @@ def certificate(folder: Path) -> Path:
     new = ["req", "-newkey", "rsa:2048", "-nodes"]
     of = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"]
     by = ["-CA", "own.pem", "-CAkey", "own.key", "-CAcreateserial", "-days", "2"]
+    made = ["-out", "server.pem"]
     for words in (
         [*new, "-x509", "-subj", "/CN=our own authority", "-keyout", "own.key", "-out", "own.pem"],
         [*new, *of, *("-keyout", "server.key", "-out", "server.csr")],
-        [
-            "x509",
-            "-req",
-            "-in",
-            "server.csr",
-            *by,
-            "-copy_extensions",
-            "copy",
-            "-out",
-            "server.pem",
-        ],
+        ["x509", *by, *("-req", "-in", "server.csr", "-copy_extensions", "copy"), *made],
     ):
         subprocess.run([openssl, *words], cwd=folder, check=True, capture_output=True)
     return folder / "own.pem"
@@ -119,7 +109,9 @@ def bare(folder: Path) -> Path:
 
 
 def installs(python: Path, words: str, told: str, **variables: str) -> subprocess.CompletedProcess:
-    """Run ``install`` of scripts/venv.sh where pip has a file of settings."""
+    """Run ``install`` of scripts/venv.sh where pip has a file of settings, and no package."""
+    uninstall = [python, "-m", "pip", "uninstall", "-qy", "wanted"]
+    subprocess.run(uninstall, check=True, capture_output=True)
     settings = python.parents[1] / "told.conf"
     settings.write_text(f"[global]\n{told}\n", "utf-8")
     text = f'set -euo pipefail; . "$1"; PYTHON=$2; {words}'
@@ -127,10 +119,11 @@ def installs(python: Path, words: str, told: str, **variables: str) -> subproces
     return untold(given, PIP_CONFIG_FILE=str(settings), UV_NO_CACHE="1", **variables)
 
 
-def uninstall(python: Path) -> None:
-    subprocess.run(
-        [python, *["-m", "pip", "uninstall", "-qy", "wanted"]], check=True, capture_output=True
-    )
+def check_installed(done: subprocess.CompletedProcess, python: Path, *said: str) -> None:
+    """Check that the package was installed, and what was said about it."""
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [line for line in done.stdout.splitlines() if line.startswith("!!")] == [*said]
+    assert ran([python, "-c", "import wanted; print(wanted.answer)"]).stdout == "42\n"
 
 
 def untold(words: Sequence[object], **variables: str) -> subprocess.CompletedProcess:
@@ -164,13 +157,9 @@ def test_uv_installs_where_and_how_pip_would(
     scheme = "http" if "proxy" in told else "https"
     there = f"{scheme}://localhost:{index.server_port}"
     told = told.format(there=there, cert=folder / "own.pem")
-    uninstall(bare)
-    done = installs(bare, 'install "$PYTHON" wanted', told)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "!!" not in done.stdout, done.stdout
+    check_installed(installs(bare, 'install "$PYTHON" wanted', told), bare)
     assert index.agents  # type: ignore[attr-defined]
     assert all(agent.startswith("uv/") for agent in index.agents)  # type: ignore[attr-defined]
-    assert ran([bare, "-c", "import wanted; print(wanted.answer)"]).stdout == "42\n"
 
 
 @pytest.mark.parametrize("index", ["https"], indirect=True)
@@ -182,13 +171,9 @@ def test_pip_installs_what_uv_cannot(
     other.parent.mkdir(parents=True)
     executable(other, f'#!/bin/sh\nexec "{bare}" "$@"\n')
     executable(other.with_name("uv"), "#!/bin/sh\necho 'error: UnknownIssuer' >&2; exit 2\n")
-    uninstall(bare)
     told = f"index-url = https://localhost:{index.server_port}/simple\ncert = {folder / 'own.pem'}"
     done = installs(other, 'install "$PYTHON" wanted', told)
-    assert done.returncode == 0, done.stdout + done.stderr
-    said = [line for line in done.stdout.splitlines() if line.startswith("!!")]
-    assert said == ["!! pip installs, as uv could not: UnknownIssuer"]
-    assert ran([bare, "-c", "import wanted; print(wanted.answer)"]).stdout == "42\n"
+    check_installed(done, bare, "!! pip installs, as uv could not: UnknownIssuer")
 
 
 @pytest.mark.parametrize(
@@ -206,7 +191,6 @@ def test_a_failure_is_one_line_with_the_reason_of_pip(
     there = f"https://localhost:{index.server_port}"
     told = f"index-url = {where.format(there=there)}\ncert = {folder / 'own.pem'}"
     words = f'logged install "$PYTHON" {package}'
-    uninstall(bare)
     done = installs(bare, words, told, PIP_RETRIES="1", UV_HTTP_RETRIES="0")
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1, done.stderr

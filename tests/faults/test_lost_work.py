@@ -61,57 +61,57 @@ def test_a_training_on_a_full_disk_names_the_file(row: List[str], tmp_path: Path
     )
 
 
-def test_a_large_file_is_known_by_its_content_wherever_it_was_copied(tmp_path: Path):
+@pytest.fixture
+def large(tmp_path: Path) -> Path:
+    """A file whose checksum is remembered, in a folder of its own, made by `average`."""
+    model = tmp_path / "made" / "model.pt"
+    model.parent.mkdir()
+    model.touch()
+    os.truncate(model, 1 << 25)
+    steps_of(model).record(average(model))
+    return model
+
+
+def average(model: Path, *arguments: str) -> Step:
+    return Step("average", (model,), arguments=arguments)
+
+
+def steps_of(model: Path) -> StepRecords:
+    return StepRecords(model.with_name("steps.json"))
+
+
+def test_a_large_file_is_known_by_its_content_wherever_it_was_copied(large: Path, tmp_path: Path):
     """Copied, restored or checked out it has another time; a copy of a run translated again."""
-    output, steps = tmp_path / "model.pt", tmp_path / "steps.json"
-    output.touch()
-    os.truncate(output, 1 << 25)
-    step = Step("average", (output,))
-    StepRecords(steps).record(step)
-    copy = tmp_path / "copy"
-    copy.mkdir()
-    for path in (output, steps):
-        shutil.copyfile(path, copy / path.name)
-    there = Step("average", (copy / "model.pt",))
-    os.utime(copy / "model.pt", ns=(0, 10**18 + 1))
-    assert StepRecords(copy / "steps.json").complete(there)
-    assert StepRecords(copy / "steps.json").complete(there)
-    with open(copy / "model.pt", "r+b") as file:
+    copy = shutil.copytree(large.parent, tmp_path / "copy", copy_function=shutil.copyfile)
+    model = copy / large.name
+    os.utime(model, ns=(0, 10**18 + 1))
+    for _ in range(2):
+        assert steps_of(model).complete(average(model))
+    with open(model, "r+b") as file:
         file.write(b"x")
-    os.utime(copy / "model.pt", ns=(0, 10**18 + 2))
-    assert not StepRecords(copy / "steps.json").complete(there)
+    os.utime(model, ns=(0, 10**18 + 2))
+    assert not steps_of(model).complete(average(model))
 
 
-def test_a_large_file_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    output, read = tmp_path / "model.pt", []
-    output.touch()
-    os.truncate(output, 1 << 25)
-    whole = files.sha256
+def test_a_large_file_is_read_once(large: Path, monkeypatch: pytest.MonkeyPatch):
+    read, whole = [], files.sha256
     monkeypatch.setattr(files, "sha256", lambda path: read.append(path) or whole(path))
-    step = Step("average", (output,))
-    StepRecords(tmp_path / "steps.json").record(step)
-    os.utime(output, ns=(0, 10**18))  # as a copy has it
+    os.utime(large, ns=(0, 10**18))  # as a copy has it
     for _ in range(3):
-        assert StepRecords(tmp_path / "steps.json").complete(step)
-    assert len(read) == 2
+        assert steps_of(large).complete(average(large))
+    assert len(read) == 1
 
 
-def test_a_large_file_that_an_older_version_recorded_is_the_same(tmp_path: Path):
-    output = tmp_path / "model.pt"
-    output.touch()
-    os.truncate(output, 1 << 25)
-    os.utime(output, ns=(0, 1_800_000_000 * 10**9 + 5))
-    record = {
-        "command": [],
-        "inputs": {},
-        "outputs": {"./model.pt": "33554432 bytes, 1800000000 s"},
-    }
-    (tmp_path / "steps.json").write_text(json.dumps({"average": record}), "utf-8")
-    done = StepRecords(tmp_path / "steps.json")
-    assert done.complete(Step("average", (output,)))
-    assert not done.complete(Step("average", (output,), arguments=("--best",)))
-    os.truncate(output, (1 << 25) - 1)
-    assert not done.complete(Step("average", (output,)))
+def test_a_large_file_that_an_older_version_recorded_is_the_same(large: Path):
+    os.utime(large, ns=(0, 1_800_000_000 * 10**9 + 5))
+    outputs = {"./model.pt": "33554432 bytes, 1800000000 s"}
+    record = {"average": {"command": [], "inputs": {}, "outputs": outputs}}
+    large.with_name("steps.json").write_text(json.dumps(record), "utf-8")
+    done = steps_of(large)
+    assert done.complete(average(large))
+    assert not done.complete(average(large, "--best"))
+    os.truncate(large, (1 << 25) - 1)
+    assert not done.complete(average(large))
 
 
 @pytest.mark.parametrize("argument", ["{}", "--path={}"])

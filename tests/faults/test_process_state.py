@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import platform
-import shutil
 import threading
 from pathlib import Path
 from typing import Any, List
@@ -18,14 +17,14 @@ from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from torch._subclasses import FakeTensorMode
 
 from capsnmt.launch.__main__ import main as plan
-from capsnmt.memory import set_malloc, tunes_malloc
+from capsnmt.machine import set_malloc, tunes_malloc
 from capsnmt.routing import em_routing, record_routing
 from capsnmt.translate.__main__ import main as translate
 from tests.commands import command, training
 from tests.faults.surroundings import MEGABYTES
-from tests.launch.conftest import Launch, launch
+from tests.launch.conftest import launch
 from tests.models.test_limits import stock
-from tests.small_row import BY_EPOCHS, SMALL, arguments
+from tests.small_row import SMALL
 from tests.support import HEADS, PAD, PLUGIN, TASK, batch, build, needs_compiler, sentences
 
 __all__ = ["launch"]  # a fixture
@@ -143,21 +142,3 @@ def test_auto_takes_no_kernel_that_no_gpu_has_run() -> None:
         votes = torch.empty(4, 8, 16, 4, device="cuda")
         beta = torch.empty(16, device="cuda")
         assert em_routing(votes, beta, beta, 3).shape == (4, 16, 4)
-
-
-@pytest.mark.system
-@pytest.mark.one_host
-def test_a_resume_loads_the_checkpoint_once(
-    launch: Launch, prepared: Path, launched: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The launcher does, to see whether it is complete; then the training, another process."""
-    shutil.copytree(launched / "runs", tmp_path / "runs")
-    load, loaded = torch.load, []
-
-    def noted(file: Any, *given: Any, **options: Any) -> Any:
-        loaded.append(os.path.basename(getattr(file, "name", file)))
-        return load(file, *given, **options)
-
-    monkeypatch.setattr(torch, "load", noted)
-    launch(*arguments(prepared, tmp_path), *BY_EPOCHS)
-    assert loaded.count("checkpoint_last.pt") == 1

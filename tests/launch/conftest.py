@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
+from pathlib import Path
 from typing import Callable, List
 
 import pytest
 
 from capsnmt.launch.__main__ import main
 from tests.interpreter import interpreter
+from tests.small_row import BY_EPOCHS, arguments
 
 Launch = Callable[..., str]
 
@@ -16,6 +19,18 @@ Launch = Callable[..., str]
 def trainings(text: str) -> List[str]:
     """The training commands of a plan."""
     return [line for line in text.splitlines() if "--save-dir" in line and line[0] != "#"]
+
+
+@pytest.fixture
+def run(launched: Path, tmp_path: Path) -> Path:
+    """A copy of a finished run, in ``runs``."""
+    return shutil.copytree(launched / "runs", tmp_path / "runs") / "row" / "seed-1"
+
+
+@pytest.fixture
+def words(prepared: Path, tmp_path: Path) -> List[str]:
+    """What launches that run, or one like it."""
+    return [*arguments(prepared, tmp_path), *BY_EPOCHS]
 
 
 @pytest.fixture

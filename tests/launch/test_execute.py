@@ -7,7 +7,7 @@ import shlex
 import shutil
 import sys
 from pathlib import Path
-from typing import Callable, Dict, List, Optional, Set
+from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 import pytest
 import torch
@@ -18,7 +18,7 @@ from capsnmt.checkpoints.resume import num_updates
 from capsnmt.report.__main__ import main as report
 from tests.interpreter import executable
 from tests.launch.conftest import Launch
-from tests.small_row import BY_EPOCHS, SMALL, arguments
+from tests.small_row import SMALL
 
 # tests/faults/test_trainings.py trains on both hosts
 pytestmark = [pytest.mark.system, pytest.mark.one_host]
@@ -46,12 +46,10 @@ def given(prepared: Path, tmp_path: Path) -> List[object]:
 
 
 def test_a_complete_run_is_left_as_it_is_and_only_what_was_lost_is_made_again(
-    launch: Launch, prepared: Path, launched: Path, tmp_path: Path
+    launch: Launch, words: List[str], run: Path
 ) -> None:
     """tests/frozen/golden/launch.txt continues one to more updates."""
-    folder = shutil.copytree(launched / "runs", tmp_path / "runs")
-    words, run = [*arguments(prepared, tmp_path), *BY_EPOCHS], folder / "row" / "seed-1"
-    before = snapshot(folder)
+    before = snapshot(run)
     assert launch(*words).count(": complete") == 4
     assert records.load(run / "config.json")["command"] == ["capsnmt-run", *words]
     recorded = (run / "config.json").read_text("utf-8")
@@ -59,10 +57,14 @@ def test_a_complete_run_is_left_as_it_is_and_only_what_was_lost_is_made_again(
     for more in ([], ["--jobs", "2"]):
         refused = launch(*words, "--max-update", "2", *more, status=2)
         assert f"already has {trained} updates, more than the 2" in refused
-    other = launch(*words, "--set", "precision=bf16", status=2)
-    assert "was trained with precision fp32, not bf16" in other
+    for change, line in (
+        (["precision=bf16"], "was trained with precision fp32, not bf16"),
+        # a joint dictionary is the same in both directions
+        (["data.source-lang=de", "--set", "data.target-lang=en"], "data.source-lang en, not de"),
+    ):
+        assert line in launch(*words, "--set", *change, status=2)
     assert (run / "config.json").read_text("utf-8") == recorded
-    assert snapshot(folder) == before
+    assert snapshot(run) == before
 
     # as the run's own record says, not the row: that has four updates
     (run / "generate-news.txt").unlink()
@@ -73,35 +75,30 @@ def test_a_complete_run_is_left_as_it_is_and_only_what_was_lost_is_made_again(
     assert again.count(": complete") == 2  # of the training and the average
 
 
-def test_the_launcher_of_a_training_that_goes_on_loads_one_checkpoint(
-    launch: Launch, prepared: Path, launched: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("more", [(), ("--set", "train.max-epoch=2")], ids=["over", "goes on"])
+def test_the_launcher_of_a_training_loads_one_checkpoint(
+    more: Tuple[str, ...], launch: Launch, words: List[str], run: Path, monkeypatch: Any
 ) -> None:
     """With Adam it is three times as large as the model."""
-    folder, loaded, load = shutil.copytree(launched / "runs", tmp_path / "runs"), [], torch.load
-    monkeypatch.setattr(
-        torch, "load", lambda *args, **more: loaded.append(0) or load(*args, **more)
-    )
-    words = [*arguments(prepared, tmp_path), "--set", "train.max-epoch=2"]
-    assert "-- train: resuming at" in launch(*words)
+    loaded, load = [], torch.load
+    monkeypatch.setattr(torch, "load", lambda *args, **by: loaded.append(0) or load(*args, **by))
+    assert ("-- train: resuming at" in launch(*words, *more)) == bool(more)
     assert len(loaded) == 1
-    run = folder / "row" / "seed-1"
     record = records.load(run / "training.json")
     assert record["updates"] == num_updates(run / "checkpoints" / "checkpoint_last.pt")
     assert record["parameters"] == count_parameters(run / "averaged.pt")
 
 
 def test_a_finished_training_whose_checkpoints_were_deleted_is_not_repeated(
-    launch: Launch, prepared: Path, launched: Path, tmp_path: Path
+    launch: Launch, words: List[str], run: Path
 ) -> None:
     """Its average is evaluated; what needs the checkpoints is refused, and changes nothing."""
-    folder = shutil.copytree(launched / "runs", tmp_path / "runs")
-    words, run = [*arguments(prepared, tmp_path), *BY_EPOCHS], folder / "row" / "seed-1"
     (run / "checkpoints" / "checkpoint_last.pt").unlink()
-    before = snapshot(folder)
+    before = snapshot(run)
     assert launch(*words).count(": complete") == 4
     for more in (["train.max-epoch=2"], ["average.last-updates=2"], ["average=null"]):
         assert "has no checkpoints" in launch(*words, "--set", *more, status=2)
-    assert snapshot(folder) == before
+    assert snapshot(run) == before
 
     (run / "generate-news.txt").unlink()
     assert launch(*words).count(": complete") == 2
@@ -112,10 +109,8 @@ def test_a_finished_training_whose_checkpoints_were_deleted_is_not_repeated(
 
 
 def test_scores_of_other_settings_are_gone_before_those_of_the_new_are_made(
-    launch: Launch, prepared: Path, launched: Path, tmp_path: Path
+    launch: Launch, words: List[str], run: Path, tmp_path: Path
 ) -> None:
-    folder = shutil.copytree(launched / "runs", tmp_path / "runs")
-    words, run = [*arguments(prepared, tmp_path), *BY_EPOCHS], folder / "row" / "seed-1"
     launch(*words, "--set", f"generate.lm-path={tmp_path}", status=1)
     assert not (run / "scores.json").exists()
     launch(*words, "--set", "score.metrics=bleu,chrf")
@@ -128,10 +123,9 @@ def test_scores_of_other_settings_are_gone_before_those_of_the_new_are_made(
 
 
 def test_a_run_on_a_gpu_is_not_resumed_without_one(
-    launch: Launch, launched: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    launch: Launch, run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """fairseq would use the CPU without a word."""
-    run = shutil.copytree(launched / "runs", tmp_path / "runs") / "row" / "seed-1"
     monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
     config = records.load(run / "config.json")
     config["device"]["gpus"] = 1
@@ -146,32 +140,26 @@ def test_data_that_differ_from_the_settings_are_refused(
     launch: Launch, given: List[object], tmp_path: Path
 ) -> None:
     words = ["--config", write(tmp_path, "tiny", SMALL), *given]
-    for flags, message in (
-        (["--set", "data.test-sets.old=test1"], "data.test-sets.old is not in the data"),
-        (["--set", "data.test-sets.news=test1"], "data.test-sets.news is test1, but test in "),
-        (["--set", "data.target-lang=fr"], "news.fr"),
-        (["--set", "train.max-source-positions=6"], "news: line 1 has 7 subwords in en"),
-        (
-            ["--set", "generate.max-target-positions=6"],
-            "more than the 6 of generate.max-target-positions; set that to 7, or",
-        ),
-        (["--set", "train.max-tokens-valid=6"], "more than the 6 of train.max-tokens-valid"),
-        (["--set", "batch.max-tokens=6"], "error: valid: line 2 has 8 subwords in en"),
-        (["--set", "generate.model-overrides='{1'"], "generate.model-overrides is '{1'; give"),
-        (
-            ["--set", "generate.model-overrides=\"{'max_source_positions': 6}\""],
-            "more than the 6 of generate.model-overrides; set that to 7, or",
-        ),
+    overrides = "generate.model-overrides=\"{'max_source_positions': 6}\""
+    for assignment, message in (
+        ("data.test-sets.old=test1", "data.test-sets.old is not in the data"),
+        ("data.test-sets.news=test1", "data.test-sets.news is test1, but test in "),
+        ("data.target-lang=fr", "news.fr"),
+        ("train.max-source-positions=6", "news: line 1 has 7 subwords in en"),
+        ("generate.max-target-positions=6", "the 6 of generate.max-target-positions; set that to"),
+        ("train.max-tokens-valid=6", "more than the 6 of train.max-tokens-valid"),
+        ("batch.max-tokens=6", "error: valid: line 2 has 8 subwords in en"),
+        ("generate.model-overrides='{1'", "generate.model-overrides is '{1'; give"),
+        (overrides, "more than the 6 of generate.model-overrides; set that to 7, or"),
     ):
-        assert message in launch(*words, *flags, status=2)
+        assert message in launch(*words, "--set", assignment, status=2)
     assert not list((tmp_path / "runs").rglob("config.json"))
 
 
 def test_a_row_starts_from_the_trained_other(
-    launch: Launch, prepared: Path, launched: Path, tmp_path: Path
+    launch: Launch, words: List[str], launched: Path, tmp_path: Path
 ) -> None:
-    _, _, *words = [*arguments(prepared, tmp_path), *BY_EPOCHS]
-    words = ["--config", str(write(tmp_path, "started", "extends: row\ninit-from: row\n")), *words]
+    words[1] = str(write(tmp_path, "started", "extends: row\ninit-from: row\n"))
     base, run = (tmp_path / "runs" / name / "seed-1" for name in ("row", "started"))
     refused = launch(*words, status=2)
     assert f"init-from row has no finished run in {base} with the same" in refused
@@ -300,13 +288,12 @@ def test_runs_side_by_side_have_gpus_of_their_own(
     assert {path.read_text("utf-8").strip() for path in notes.glob("gpus-*")} == expected
 
 
+@pytest.mark.usefixtures("run")
 def test_a_run_that_is_refused_ends_none_of_those_beside_it(
-    launch: Launch, launched: Path, prepared: Path, children: Callable[[int], Path], tmp_path: Path
+    launch: Launch, words: List[str], children: Callable[[int], Path]
 ) -> None:
-    shutil.copytree(launched / "runs", tmp_path / "runs")
-    words = [*arguments(prepared, tmp_path), *BY_EPOCHS, "--set", "train.lr=0.1"]
-    notes = children(1)
-    said = launch(*words, "--seeds", "2,1", "--jobs", "2", status=2)
+    notes, other = children(1), ("--set", "train.lr=0.1")
+    said = launch(*words, *other, "--seeds", "2,1", "--jobs", "2", status=2)
     assert "== row, seed 1: not started: " in said
     assert said.splitlines()[-1].startswith("error: ")
     assert "was trained with train.lr 0.005, not 0.1" in said.splitlines()[-1]

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import Callable, List
 
 import pytest
 
 from capsnmt.launch.__main__ import main
-from capsnmt.runs.folder import RunFolder
+from capsnmt.runs.records import RunFolder
 from tests.commands import command, is_refusal, succeed
 from tests.small_row import arguments
 
@@ -18,62 +17,20 @@ pytestmark = pytest.mark.system
 RUN = "capsnmt.launch"
 
 
-Binarise = Callable[[Path, Callable[[List[str]], List[str]]], Path]
-
-
 @pytest.fixture
-def binarised(corpus: Path) -> Binarise:
-    """``binarised(FOLDER, CHANGE)`` prepares the small corpus with other target sentences."""
-
-    def make(folder: Path, change: Callable[[List[str]], List[str]]) -> Path:
-        (folder / "raw").mkdir(parents=True)
-        for path in corpus.glob("*.??"):
-            lines = path.read_text("utf-8").splitlines()
-            new = change(lines) if path.name == "train.de" else lines
-            (folder / path.name).write_text("".join(f"{line}\n" for line in new), "utf-8")
-        prefixes = [("--trainpref", folder / "train"), ("--validpref", folder / "valid")]
-        words = [*(word for pair in prefixes for word in pair), "--testpref", folder / "test"]
-        succeed(
-            *("fairseq_cli.preprocess", "-s", "en", "-t", "de", "--joined-dictionary"),
-            *("--srcdict", corpus / "bin" / "dict.en.txt", *words, "--destdir", folder / "bin"),
-        )
-        for language in ("en", "de"):
-            shutil.copy(folder / f"test.{language}", folder / "raw" / f"news.{language}")
-        manifest = '{"pair": "en-de", "pairs": 48, "subsets": {"valid": "valid", "news": "test"}}'
-        (folder / "manifest.json").write_text(manifest, "utf-8")
-        return folder
-
-    return make
+def data(corpus: Path, tmp_path: Path) -> Path:
+    """The small corpus, as a user binarised it."""
+    folder = tmp_path / "data"
+    (folder / "raw").mkdir(parents=True)
+    shutil.copytree(corpus / "bin", folder / "bin")
+    for language in ("en", "de"):
+        shutil.copy(corpus / f"test.{language}", folder / "raw" / f"news.{language}")
+    manifest = '{"pair": "en-de", "pairs": 48, "subsets": {"valid": "valid", "news": "test"}}'
+    (folder / "manifest.json").write_text(manifest, "utf-8")
+    return folder
 
 
-def test_another_alignment_with_the_same_words_is_another_training(
-    binarised: Binarise, tmp_path: Path
-) -> None:
-    """A corpus shifted by one line, and mended: both have the same dictionaries."""
-    shifted = binarised(tmp_path / "data", lambda lines: [*lines[1:], lines[0]])
-    line = arguments(shifted, tmp_path)
-    assert main(line) == 0
-    shutil.rmtree(shifted)
-    binarised(tmp_path / "data", list)
-    done = command(RUN, *line)
-    is_refusal(done.returncode, done.stderr, "was trained with data: train.en-de.de.bin ")
-    # what it was is taken again
-    shutil.rmtree(shifted)
-    binarised(tmp_path / "data", lambda lines: [*lines[1:], lines[0]])
-    assert succeed(RUN, *line).count(": complete") == 3
-
-
-def test_a_trained_model_is_of_one_direction(binarised: Binarise, tmp_path: Path) -> None:
-    """A joint dictionary is the same in both."""
-    line = arguments(binarised(tmp_path / "data", list), tmp_path)
-    assert main(line) == 0
-    back = ["--set", "data.source-lang=de", "--set", "data.target-lang=en"]
-    done = command(RUN, *line, *back)
-    is_refusal(done.returncode, done.stderr, "was trained with data.source-lang en, not de")
-
-
-def test_seeds_of_other_references_have_no_mean(binarised: Binarise, tmp_path: Path) -> None:
-    data = binarised(tmp_path / "data", list)
+def test_seeds_of_other_references_have_no_mean(data: Path, tmp_path: Path) -> None:
     line = arguments(data, tmp_path)
     assert main([*line, "--seeds", "1"]) == 0
     reference = data / "raw" / "news.de"
@@ -89,9 +46,8 @@ def test_seeds_of_other_references_have_no_mean(binarised: Binarise, tmp_path: P
 
 
 def test_all_references_of_a_test_set_are_scored_recorded_and_compared(
-    binarised: Binarise, tmp_path: Path
+    data: Path, tmp_path: Path
 ) -> None:
-    data = binarised(tmp_path / "data", list)
     shutil.copytree(data / "raw", data / "tokenised")
     manifest = json.loads((data / "manifest.json").read_text("utf-8"))
     files = {}
@@ -136,8 +92,8 @@ def test_all_references_of_a_test_set_are_scored_recorded_and_compared(
     is_refusal(done.returncode, done.stderr, "data.test-sets.news is not in the data", "news.de.1")
 
 
-def test_each_part_of_a_training_says_what_it_ran_on(binarised: Binarise, tmp_path: Path) -> None:
-    line = arguments(binarised(tmp_path / "data", list), tmp_path)
+def test_each_part_of_a_training_says_what_it_ran_on(data: Path, tmp_path: Path) -> None:
+    line = arguments(data, tmp_path)
     for threads, updates in (("1", "4"), ("1", "6"), ("2", "8"), ("2", "8")):
         assert main([*line, "--threads", threads, "--max-update", updates]) == 0
     trained = RunFolder(tmp_path / "runs" / "row" / "seed-1").read_training()

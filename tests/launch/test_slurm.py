@@ -9,7 +9,6 @@ import json
 import os
 import re
 import shlex
-import shutil
 import signal
 import subprocess
 import sys
@@ -26,7 +25,7 @@ from capsnmt.launch.train import port_of_step
 from tests.commands import command
 from tests.interpreter import executable, ran
 from tests.launch.conftest import Launch
-from tests.small_row import BY_EPOCHS, SMALL, arguments
+from tests.small_row import SMALL
 
 SBATCH = """#!/bin/sh
 here=${0%/*}
@@ -146,11 +145,24 @@ def test_a_cluster_may_say_more_than_the_number_of_the_job(
     assert len(cluster.submitted) == 1
 
 
+@pytest.mark.parametrize(
+    ("file", "text", "line"),
+    [
+        ("says", "accepted", "sbatch.* 'accepted', .*queue before"),
+        ("refuses", "sbatch: error: no such partition", "sbatch --parsable.*: no such partition"),
+    ],
+)
 def test_a_job_without_a_number_is_no_job(
-    cluster: Cluster, submission: List[str], output: Path, launch: Launch
+    file: str,
+    text: str,
+    line: str,
+    cluster: Cluster,
+    submission: List[str],
+    output: Path,
+    launch: Launch,
 ) -> None:
-    (cluster.folder / "says").write_text("accepted\n", "utf-8")
-    assert re.search("sbatch.* 'accepted', .*queue before", launch(*submission, status=2))
+    (cluster.folder / file).write_text(f"{text}\n", "utf-8")
+    assert re.search(line, launch(*submission, status=2))
     assert not list(output.rglob("job.json"))
 
 
@@ -195,16 +207,6 @@ def test_the_job_of_a_row_that_is_a_link_finds_its_baseline(
     resumed = shlex.quote(str(output / "em_routing" / "seed-1"))
     assert f"-m capsnmt.launch --resume {resumed} &\n" in job
     assert "scratch" not in job
-
-
-def test_a_submission_that_slurm_refuses_is_one_line(
-    cluster: Cluster, submission: List[str], output: Path, launch: Launch
-) -> None:
-    (cluster.folder / "refuses").write_text("sbatch: error: invalid partition: nowhere\n")
-    said = launch(*submission, "nowhere", status=2)
-    assert "sbatch --parsable" in said
-    assert "invalid partition: nowhere" in said
-    assert not list(output.rglob("job.json"))
 
 
 # an interpreter of the job that writes down what it is asked to run and which signals it gets
@@ -285,12 +287,10 @@ def test_a_cancelled_or_preempted_job_saves_and_leaves_the_queue_to_slurm(
 @pytest.mark.system
 @pytest.mark.one_host  # tests/launch/test_execute.py trains
 def test_a_job_runs_what_was_submitted_whatever_is_edited_since(
-    cluster: Cluster, prepared: Path, launched: Path, tmp_path: Path, launch: Launch
+    cluster: Cluster, words: List[str], run: Path, tmp_path: Path, launch: Launch
 ) -> None:
     """A run that is complete needs no job; where its scores were lost, nothing is trained."""
-    runs = shutil.copytree(launched / "runs", tmp_path / "runs")
-    words = [*arguments(prepared, tmp_path), *BY_EPOCHS, "--slurm"]
-    row, run = tmp_path / "row.yaml", runs / "row" / "seed-1"
+    words, row = [*words, "--slurm"], tmp_path / "row.yaml"
     assert launch(*words) == f"== row, seed 1: complete, {run}\n"
     (run / "scores-news.json").unlink()
     assert "job 1 (submitted)" in launch(*words)
@@ -308,16 +308,14 @@ def test_a_job_runs_what_was_submitted_whatever_is_edited_since(
 @pytest.mark.system
 @pytest.mark.one_host
 def test_a_training_on_gpus_is_submitted_again_where_there_are_none(
-    cluster: Cluster, prepared: Path, launched: Path, tmp_path: Path, launch: Launch
+    cluster: Cluster, words: List[str], run: Path, launch: Launch
 ) -> None:
     """As a login node: the training resumes in the job, and its old scores are gone before."""
-    run = shutil.copytree(launched / "runs", tmp_path / "runs") / "row" / "seed-1"
-    words = [word for word in arguments(prepared, tmp_path) if word != "--cpu"]
-    assert "job 1 (submitted)" in launch(*words, *BY_EPOCHS, "--slurm")
+    words = [*(word for word in words if word != "--cpu"), "--slurm"]
+    assert "job 1 (submitted)" in launch(*words)
     assert (run / "scores.json").exists()
     cluster.end(1)
-    longer = ("--set", "train.max-epoch=9")
-    assert "job 2 (submitted)" in launch(*words, *BY_EPOCHS, *longer, "--slurm")
+    assert "job 2 (submitted)" in launch(*words, "--set", "train.max-epoch=9")
     assert not (run / "scores.json").exists()
 
 

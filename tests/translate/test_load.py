@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from pathlib import Path
-from typing import Dict
+from typing import Any, Dict
 
 import pytest
 import torch
@@ -17,17 +17,31 @@ from capsnmt.checkpoints.load import count_parameters, load_checkpoint
 from capsnmt.cli import ConfigurationError
 from capsnmt.files import sha256
 from capsnmt.models import CapsnmtTransformer
-from capsnmt.runs.folder import RunFolder
+from capsnmt.runs.records import RunFolder
 from capsnmt.translate import load
 from tests.commands import succeed
 from tests.translate.conftest import data_of
 from tests.translate.test_translate import expected, source
 
 pytestmark = pytest.mark.system
+from_pretrained = CapsnmtTransformer.from_pretrained
+
+
+@pytest.fixture
+def state(runs: Dict[str, Path]) -> Dict[str, Any]:
+    """The checkpoint of a run."""
+    return load_checkpoint(RunFolder(runs["plain"]).last_checkpoint)
+
+
+def refused(words: str, given: Any, data: Any = None, **settings: Any) -> None:
+    """Check that a model is refused, in one line with the words."""
+    with pytest.raises(ConfigurationError, match=words) as caught:
+        from_pretrained(given, data_name_or_path=data, **settings)
+    assert "\n" not in str(caught.value)
 
 
 def test_a_run_is_enough(runs: Dict[str, Path]) -> None:
-    translator = CapsnmtTransformer.from_pretrained(runs["plain"])
+    translator = from_pretrained(runs["plain"])
     assert isinstance(translator, GeneratorHubInterface)
     assert isinstance(translator.models[0], CapsnmtTransformer)
     lines = source(runs["plain"]).splitlines()
@@ -41,7 +55,7 @@ def test_a_run_is_enough(runs: Dict[str, Path]) -> None:
 
 
 def test_a_model_that_is_kept_is_found_by_its_name(
-    runs: Dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    runs: Dict[str, Path], state: Dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run, kept = RunFolder(runs["plain"]), tmp_path / "data set" / "plain" / "seed-1"
     reference = data_of(run.path).raw("test", "de")
@@ -54,12 +68,12 @@ def test_a_model_that_is_kept_is_found_by_its_name(
     succeed("scripts.results", tmp_path / "runs", *given)
     monkeypatch.setattr(load, "bundled_folder", lambda kind: tmp_path)
     monkeypatch.chdir(tmp_path / "data set")  # the folder does not matter
-    translator = CapsnmtTransformer.from_pretrained("data set/plain")
+    translator = from_pretrained("data set/plain")
     lines = source(run.path).splitlines()
     assert translator.translate(lines) == [each[1] for each in expected(run.path)]
     model = RunFolder(kept).model(run.read_config())
     assert f"`{sha256(model)}`" in (kept / "README.md").read_text("utf-8")
-    kept_state, state = load_checkpoint(model), load_checkpoint(run.last_checkpoint)
+    kept_state = load_checkpoint(model)
     for name, tensor in state["model"].items():
         assert torch.equal(kept_state["model"][name], tensor.half()), name
     assert count_parameters(model) == count_parameters(run.last_checkpoint)
@@ -68,14 +82,13 @@ def test_a_model_that_is_kept_is_found_by_its_name(
 
 
 def test_the_settings_of_the_run_are_defaults(runs: Dict[str, Path]) -> None:
-    generation = CapsnmtTransformer.from_pretrained(runs["plain"]).cfg.generation
+    generation = from_pretrained(runs["plain"]).cfg.generation
     assert (generation.beam, generation.lenpen, generation.max_len_b) == (3, 0.6, 20)
-    changed = CapsnmtTransformer.from_pretrained(str(runs["routed"]), beam=2, lenpen=1.5)
+    changed = from_pretrained(str(runs["routed"]), beam=2, lenpen=1.5)
     assert (changed.cfg.generation.beam, changed.cfg.generation.lenpen) == (2, 1.5)
     assert changed.models[0].encoder.routing_backend == "auto"  # this may be another machine
-    for setting, words in (({"bean": 3}, "bean.*beam"), ({"beam": 0}, "beam.*0.*1 or more")):
-        with pytest.raises(ConfigurationError, match=words):
-            CapsnmtTransformer.from_pretrained(runs["plain"], **setting)
+    refused("bean.*beam", runs["plain"], bean=3)
+    refused("beam.*0.*1 or more", runs["plain"], beam=0)
 
 
 def test_every_name_of_a_setting_of_the_run_is_understood(
@@ -85,7 +98,7 @@ def test_every_name_of_a_setting_of_the_run_is_understood(
     config = run.read_config()
     config.settings.generate.update({"remove-bpe": "subword_nmt", "max-sentences": 8, "beam": 2})
     records.write(run.config, config)
-    translator = CapsnmtTransformer.from_pretrained(run.path)
+    translator = from_pretrained(run.path)
     assert translator.cfg.common_eval.post_process == "subword_nmt"
     assert translator.cfg.generation.beam == 2
     assert translator.translate(source(run.path).splitlines()[0])
@@ -93,7 +106,7 @@ def test_every_name_of_a_setting_of_the_run_is_understood(
 
 def test_data_that_have_moved(runs: Dict[str, Path], tmp_path: Path) -> None:
     moved = shutil.copytree(data_of(runs["plain"]).folder, tmp_path / "moved")
-    translator = CapsnmtTransformer.from_pretrained(runs["plain"], data_name_or_path=str(moved))
+    translator = from_pretrained(runs["plain"], data_name_or_path=str(moved))
     assert translator.cfg.task.data == str(moved / "bin")
 
 
@@ -107,23 +120,15 @@ def test_data_that_have_moved(runs: Dict[str, Path], tmp_path: Path) -> None:
     ],
 )
 def test_other_data_than_those_of_the_training(
-    files: str,
-    more: bytes,
-    words: str,
-    runs: Dict[str, Path],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture,
+    files: str, more: bytes, words: str, runs: Dict[str, Path], tmp_path: Path, capsys: Any
 ) -> None:
     data = shutil.copytree(data_of(runs["plain"]).folder, tmp_path / "data")
     for file in data.glob(files):
         file.write_bytes(file.read_bytes() + more)
-    checkpoint = runs["plain"] / "checkpoints" / "checkpoint_last.pt"
-    with pytest.raises(ConfigurationError, match=re.escape(words)):
-        CapsnmtTransformer.from_pretrained([checkpoint], data_name_or_path=data)
+    refused(re.escape(words), [RunFolder(runs["plain"]).last_checkpoint], data)
     if files == "bin/dict.*":
         recorded = f"{data}/bin/dict.en.txt is not the dictionary that"
-        with pytest.raises(ConfigurationError, match=re.escape(recorded)):
-            CapsnmtTransformer.from_pretrained(runs["plain"], data_name_or_path=data)
+        refused(re.escape(recorded), runs["plain"], data)
         given = [runs["plain"], "--data", data / "bin", "--output", tmp_path / "page"]
         assert analyse([*map(str, given)]) == 2
         assert recorded in capsys.readouterr().err
@@ -131,7 +136,7 @@ def test_other_data_than_those_of_the_training(
 
 def test_calls_as_in_fairseq(runs: Dict[str, Path]) -> None:
     data = data_of(runs["plain"])
-    hub = CapsnmtTransformer.from_pretrained(
+    hub = from_pretrained(
         str(runs["plain"] / "checkpoints"),
         checkpoint_file="checkpoint_last.pt",
         data_name_or_path=str(data.binarised),
@@ -150,45 +155,32 @@ def test_calls_as_in_fairseq(runs: Dict[str, Path]) -> None:
     assert hub.translate(lines, beam=3) == [each[1] for each in expected(runs["plain"])]
 
 
-def test_a_checkpoint_that_could_run_code(runs: Dict[str, Path], tmp_path: Path) -> None:
-    state = load_checkpoint(runs["plain"] / "checkpoints" / "checkpoint_last.pt")
-    torch.save({**state, "extra": Path("a")}, tmp_path / "model.pt")
-    for given in (str(tmp_path), [tmp_path / "model.pt"]):
-        with pytest.raises(ConfigurationError, match="which could run code"):
-            CapsnmtTransformer.from_pretrained(
-                given, data_name_or_path=data_of(runs["plain"]).folder
-            )
-
-
-@pytest.mark.parametrize("changed", ["adaptive_softmax_cutoff", "arch", "_name", "task"])
-def test_settings_that_fairseq_would_run_as_code(
-    changed: str, runs: Dict[str, Path], tmp_path: Path
+@pytest.mark.parametrize("changed", ["pickle", "adaptive_softmax_cutoff", "arch", "_name", "task"])
+def test_what_could_run_as_code(
+    changed: str, state: Dict[str, Any], runs: Dict[str, Path], tmp_path: Path
 ) -> None:
+    """By torch, and by fairseq, which evaluates settings."""
     proof = tmp_path / "proof"
     code = f"open({str(proof)!r}, 'w').close()"
-    state = load_checkpoint(runs["plain"] / "checkpoints" / "checkpoint_last.pt")
     model, task = state["cfg"]["model"], state["cfg"]["task"]
-    if changed == "task":
+    if changed == "pickle":
+        state["extra"] = Path("a")
+    elif changed == "task":
         task.update(_name="online_backtranslation", left_pad_source=code)
     elif changed == "adaptive_softmax_cutoff":
         vars(model).update(adaptive_softmax_cutoff=code)
     else:
         vars(model).update({changed: "fconv", "encoder_layers": code})
     torch.save(state, tmp_path / "model.pt")
+    words = "which could run code" if changed == "pickle" else r"model\.pt has the "
     for given in (str(tmp_path), [tmp_path / "model.pt"]):
-        with pytest.raises(ConfigurationError, match=r"model\.pt has the "):
-            CapsnmtTransformer.from_pretrained(
-                given, data_name_or_path=data_of(runs["plain"]).folder
-            )
+        refused(words, given, data_of(runs["plain"]).folder)
     assert not proof.exists()
 
 
 def test_neither_a_run_nor_a_checkpoint(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"model\.pt: no such checkpoint"):
-        CapsnmtTransformer.from_pretrained(tmp_path)
-    with pytest.raises(ConfigurationError, match="--device is 'gpu'; choose cpu, cuda or auto"):
-        CapsnmtTransformer.from_pretrained([tmp_path / "model.pt"], device="gpu")
+    refused(r"model\.pt: no such checkpoint", tmp_path)
+    refused("--device is 'gpu'; choose cpu, cuda or auto", [tmp_path / "model.pt"], device="gpu")
     (tmp_path / "model.tar.gz").touch()
     for given in (tmp_path / "model.tar.gz", "https://127.0.0.1:9/model.tar.gz"):
-        with pytest.raises(ConfigurationError, match="which fairseq unpacks unchecked"):
-            CapsnmtTransformer.from_pretrained(str(given))
+        refused("which fairseq unpacks unchecked", str(given))
