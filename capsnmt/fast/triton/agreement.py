@@ -8,8 +8,7 @@ inverted routing it is the last iteration's capsules / sqrt(D).
 
 from __future__ import annotations
 
-import functools
-from typing import Any, Callable, Dict, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, NamedTuple, Optional, Sequence, Tuple, Union
 
 import torch
 import triton
@@ -27,6 +26,7 @@ from .tile import (
     load_votes,
     pair_offsets,
     pairs_in_range,
+    reciprocal,
     softmax_gradient,
     softmax_over_outputs,
     store_votes,
@@ -42,18 +42,14 @@ class Agreement(NamedTuple):
     """Launch the kernels of one operator.
 
     Attributes:
-        masks: arrange the operator's masks as those of inputs, outputs and dimensions.
         normalise: divide S[n] by sum_i C[i,n].
         inverted: inverted routing.
         returns_logits: the logits are a result.
-        sizes_vary: the votes of a token have another shape in every batch.
     """
 
-    masks: Callable[..., Tuple[Optional[Tensor], ...]]
     normalise: bool = False
     inverted: bool = False
     returns_logits: bool = False
-    sizes_vary: bool = False
 
     def forward(
         self, votes: Tensor, *masks: Optional[Tensor], iterations: int
@@ -62,8 +58,8 @@ class Agreement(NamedTuple):
         tokens, I, N, D = votes.shape
         capsules = votes.new_empty(tokens, N, D)
         logits = votes.new_empty(tokens, I, N) if self.returns_logits else None
-        self.build(forward_kernel)[(tokens,)](
-            votes, *self.masks(*masks), capsules, logits, **self.flags(votes, iterations)
+        forward_kernel[(tokens,)](
+            votes, *(masks or (None, None)), capsules, logits, **self.flags(votes, iterations)
         )
         return capsules if logits is None else (capsules, logits)
 
@@ -77,9 +73,9 @@ class Agreement(NamedTuple):
         """Compute the gradients of the arguments; the gradient of an unused result is None."""
         g_capsules, g_logits = (*g_results, None)[:2]
         g_votes = torch.empty_like(votes)
-        self.build(backward_kernel)[(votes.size(0),)](
+        backward_kernel[(votes.size(0),)](
             votes,
-            *self.masks(*masks),
+            *(masks or (None, None)),
             g_capsules,
             g_logits,
             g_votes,
@@ -87,31 +83,15 @@ class Agreement(NamedTuple):
         )
         return g_votes, *[None for _ in masks]
 
-    def build(self, kernel: Any) -> Any:
-        """Return a kernel that is built once for its sizes, or for all with the same padded ones.
-
-        Triton builds another one for sizes of 1 and multiples of 16, which it reads faster.
-        """
-        return for_all_sizes(kernel) if self.sizes_vary else kernel
-
     def flags(self, votes: Tensor, iterations: int) -> Dict[str, Any]:
         """Return the arguments that both kernels share."""
         which = {"NORMALISE": self.normalise, "INVERTED": self.inverted}
-        return {"T": iterations, **which, **tile_arguments(votes, 4, self.sizes_vary)}
+        return {"T": iterations, **which, **tile_arguments(votes)}
 
 
-SIMPLE = Agreement(lambda: (None, None, None), normalise=True)
-INVERTED = Agreement(lambda: (None, None, None), inverted=True)
-DYNAMIC = Agreement(lambda inputs, outputs: (inputs, outputs, None), returns_logits=True)
-VERTICAL = Agreement(
-    lambda queries, keys: (None, queries, keys), returns_logits=True, sizes_vary=True
-)
-
-
-@functools.cache
-def for_all_sizes(kernel: Any) -> Any:
-    """Return a kernel whose builds depend on the padded sizes alone."""
-    return triton.jit(kernel.fn, do_not_specialize=["N", "D"])
+SIMPLE = Agreement(normalise=True)
+INVERTED = Agreement(inverted=True)
+DYNAMIC = Agreement(returns_logits=True)
 
 
 @triton.jit
@@ -130,27 +110,11 @@ def real_pairs(input_mask, output_mask, token, I, N, I_PAD: tl.constexpr, N_PAD:
 
 
 @triton.jit
-def real_width(width_mask, token, D, D_PAD: tl.constexpr):
-    """Return which dimensions ``[1, 1, D]`` of a vote are not padding and not masked."""
-    d = tl.arange(0, D_PAD)
-    real = d < D
-    if width_mask is not None:
-        real = real & (tl.load(width_mask + token * D + d, mask=real, other=0) != 0)
-    return real[None, None, :]
-
-
-@triton.jit
-def coefficients(O, V, real):
-    """Return C = softmax over n of b[i,n] = O[n] . V[i,n]: ``[I, N]``."""
-    return softmax_over_outputs(tl.sum(O[None, :, :] * V, 2), real)
-
-
-@triton.jit
 def preactivation(C, V, NORMALISE: tl.constexpr):
     """Return S ``[N, D]``."""
     S = tl.sum(C[:, :, None] * V, 0)  # duan2020 eq 7
     if NORMALISE:
-        S = S / tl.maximum(tl.sum(C, 0), MASS_FLOOR)[:, None]  # li2019 eq 7
+        S = S * reciprocal(tl.maximum(tl.sum(C, 0), MASS_FLOOR))[:, None]  # li2019 eq 7
     return S
 
 
@@ -165,7 +129,7 @@ def lengths(S):
 def squash(S):
     """Return squash(S) ``[N, D]`` (li2019 eq 8)."""
     length, denominator = lengths(S)
-    return S * (length / denominator)
+    return S * (length * reciprocal(denominator))
 
 
 @triton.jit
@@ -190,21 +154,25 @@ def capsules_of(S, D, D_PAD: tl.constexpr, INVERTED: tl.constexpr):
 
 
 @triton.jit
-def summed_capsules(
-    t,
-    V,
-    real,
-    D,
-    NORMALISE: tl.constexpr,
-    INVERTED: tl.constexpr,
-):
-    """Return O ``[N, D]``: the sum of the capsules of iterations 0..t-1, or the last, scaled."""
+def uniform(real):
+    """Return C ``[I, N]`` of the first iteration, whose logits are 0."""
+    count = tl.sum(real.to(tl.float32), 1)
+    return tl.where(real, reciprocal(tl.maximum(count, 1.0))[:, None], 0.0)
+
+
+@triton.jit
+def coefficients(t, V, real, D, NORMALISE: tl.constexpr, INVERTED: tl.constexpr):
+    """Return C ``[I, N]`` of iteration t, and O ``[N, D]`` that gave it.
+
+    O is the sum of the capsules of iterations 0..t-1, or the last ones, scaled.
+    """
     O = tl.zeros([V.shape[1], V.shape[2]], tl.float32)
+    C = uniform(real)
     for _ in range(t):
-        S = preactivation(coefficients(O, V, real), V, NORMALISE)
-        out = capsules_of(S, D, S.shape[1], INVERTED)
+        out = capsules_of(preactivation(C, V, NORMALISE), D, V.shape[2], INVERTED)
         O = out * scale_of(D) if INVERTED else O + out
-    return O
+        C = softmax_over_outputs(tl.sum(O[None, :, :] * V, 2), real)
+    return C, O
 
 
 @triton.jit
@@ -224,10 +192,31 @@ def capsules_gradient(g_out, S, D, D_PAD: tl.constexpr, INVERTED: tl.constexpr):
         along = tl.sum(g_out * out, 1)[:, None] / D
         real = (tl.arange(0, D_PAD) < D)[None, :]
         return tl.where(real, (g_out - mean - out * along) * inverse, 0.0)
-    # out = S f(|S|^2), f(x) = sqrt(x) / (1 + x)
+    return squash_gradient(g_out, S)
+
+
+@triton.jit
+def squash_gradient(g_out, S):
+    """Return the gradient of S ``[N, D]``; out = S f(|S|^2), f(x) = sqrt(x) / (1 + x)."""
     length, denominator = lengths(S)
     slope = 0.5 / (length * denominator) - length / (denominator * denominator)
     return g_out * (length / denominator) + S * (2.0 * slope * tl.sum(S * g_out, 1)[:, None])
+
+
+@triton.jit
+def preactivation_gradient(g_out, C, V, D, NORMALISE: tl.constexpr, INVERTED: tl.constexpr):
+    """Return the gradient of sum_i C[i,n] V[i,n], and what it is relative to: ``[N, D]`` both.
+
+    S is that sum, divided by the mass or not: C then changes it by V - S.
+    """
+    S = preactivation(C, V, NORMALISE)
+    gS = capsules_gradient(g_out, S, D, V.shape[2], INVERTED)
+    centre = tl.zeros(S.shape, tl.float32)
+    if NORMALISE:
+        mass = tl.sum(C, 0)[:, None]
+        gS = gS * reciprocal(tl.maximum(mass, MASS_FLOOR))
+        centre = tl.where(mass >= MASS_FLOOR, S, 0.0)
+    return gS, centre
 
 
 @triton.jit
@@ -235,7 +224,6 @@ def forward_kernel(
     votes,
     input_mask,
     output_mask,
-    width_mask,
     capsules,
     logits,
     I,
@@ -252,14 +240,12 @@ def forward_kernel(
     """Route one token: read its votes once, write its capsules and logits once."""
     token = tl.program_id(0).to(tl.int64)
     real = real_pairs(input_mask, output_mask, token, I, N, I_PAD, N_PAD)
-    real_d = real_width(width_mask, token, D, D_PAD)
-    V = load_votes(
-        vote_pointers(votes + token * I * N * D, N, D, I_PAD, N_PAD, D_PAD, RUN),
-        real[:, :, None] & real_d,
-    )
-    O = summed_capsules(T - 1, V, real, D, NORMALISE, INVERTED)
-    S = preactivation(coefficients(O, V, real), V, NORMALISE)
-    out = capsules_of(S, D, D_PAD, INVERTED)
+    real_d = (tl.arange(0, D_PAD) < D)[None, None, :]
+    at_votes = vote_pointers(votes + token * I * N * D, N, D, I_PAD, N_PAD, D_PAD, RUN)
+    real_ind = real[:, :, None] & real_d
+    V = load_votes(at_votes, real_ind)
+    C, O = coefficients(T - 1, V, real, D, NORMALISE, INVERTED)
+    out = capsules_of(preactivation(C, V, NORMALISE), D, D_PAD, INVERTED)
     tl.store(
         capsules + token * N * D + capsule_offsets(D, N_PAD, D_PAD),
         out,
@@ -281,7 +267,6 @@ def backward_kernel(
     votes,
     input_mask,
     output_mask,
-    width_mask,
     g_capsules,
     g_logits,
     g_votes,
@@ -302,11 +287,10 @@ def backward_kernel(
     """
     token = tl.program_id(0).to(tl.int64)
     real = real_pairs(input_mask, output_mask, token, I, N, I_PAD, N_PAD)
-    real_d = real_width(width_mask, token, D, D_PAD)
-    V = load_votes(
-        vote_pointers(votes + token * I * N * D, N, D, I_PAD, N_PAD, D_PAD, RUN),
-        real[:, :, None] & real_d,
-    )
+    real_d = (tl.arange(0, D_PAD) < D)[None, None, :]
+    at_votes = vote_pointers(votes + token * I * N * D, N, D, I_PAD, N_PAD, D_PAD, RUN)
+    real_ind = real[:, :, None] & real_d
+    V = load_votes(at_votes, real_ind)
     g_last = tl.zeros([N_PAD, D_PAD], tl.float32)
     if g_capsules is not None:
         g_last = load_tile(
@@ -317,22 +301,15 @@ def backward_kernel(
     gO = tl.zeros([N_PAD, D_PAD], tl.float32)  # what the iterations after t add to it
     if g_logits is not None:  # the logits are O . V after the last iteration
         gb = load_tile(g_logits + token * I * N + pair_offsets(N, I_PAD, N_PAD, RUN), real)
-        O = summed_capsules(T, V, real, D, NORMALISE, INVERTED)
+        C, O = coefficients(T - 1, V, real, D, NORMALISE, INVERTED)
+        O += capsules_of(preactivation(C, V, NORMALISE), D, D_PAD, INVERTED)
         gV += gb[:, :, None] * O[None, :, :]
         gO += tl.sum(gb[:, :, None] * V, 0)
-    for back in range(T):
-        O = summed_capsules(T - 1 - back, V, real, D, NORMALISE, INVERTED)
-        C = coefficients(O, V, real)
-        S = preactivation(C, V, NORMALISE)
+    for back in range(T - 1):
+        C, O = coefficients(T - 1 - back, V, real, D, NORMALISE, INVERTED)
         # out is a result, and a part of every later O; if inverted, the next O but for its scale
-        gS = capsules_gradient(g_last + gO, S, D, D_PAD, INVERTED)
+        gS, centre = preactivation_gradient(g_last + gO, C, V, D, NORMALISE, INVERTED)
         g_last = tl.zeros([N_PAD, D_PAD], tl.float32)
-        # S = sum_i C V, divided by the mass or not
-        centre = tl.zeros([N_PAD, D_PAD], tl.float32)
-        if NORMALISE:
-            mass = tl.sum(C, 0)[:, None]
-            gS = gS / tl.maximum(mass, MASS_FLOOR)
-            centre = tl.where(mass >= MASS_FLOOR, S, 0.0)
         gV += C[:, :, None] * gS[None, :, :]
         gC = tl.sum(gS[None, :, :] * (V - centre[None, :, :]), 2)
         # C = softmax over n of b = O . V
@@ -340,6 +317,9 @@ def backward_kernel(
         gV += gb[:, :, None] * O[None, :, :]
         added = tl.sum(gb[:, :, None] * V, 0)
         gO = added * scale_of(D) if INVERTED else gO + added
+    C = uniform(real)
+    gS, _ = preactivation_gradient(g_last + gO, C, V, D, NORMALISE, INVERTED)
+    gV += C[:, :, None] * gS[None, :, :]
     store_votes(
         vote_pointers(g_votes + token * I * N * D, N, D, I_PAD, N_PAD, D_PAD, RUN),
         tl.where(real[:, :, None] & real_d, gV, 0.0),

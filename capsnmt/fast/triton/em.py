@@ -21,10 +21,12 @@ from .tile import (
     bound,
     capsule_offsets,
     capsules_in_range,
+    exp,
     load_tile,
     load_votes,
     pair_offsets,
     pairs_in_range,
+    reciprocal,
     softmax_gradient,
     softmax_over_outputs,
     store_votes,
@@ -49,7 +51,7 @@ def shared_arguments(
         "lam_step": inverse_temperature(1, iterations) - 1,
         "T": iterations,
         "PER_PAIR": activation is not None and activation.size(-1) > 1,
-        **tile_arguments(votes, run=2),
+        **tile_arguments(votes),
     }
 
 
@@ -126,10 +128,10 @@ def load_activation(activation, token, I, N, real, PER_PAIR: tl.constexpr, RUN: 
 def m_step(V, R, variance_floor):
     """Fit one Gaussian per output capsule: return r ``[N]``; mu and var, ``[N, D]``."""
     r = tl.sum(R, 0)
-    mass = tl.maximum(r, MASS_FLOOR)[:, None]
-    mu = tl.sum(R[:, :, None] * V, 0) / mass  # li2019 eq 10
+    per_mass = reciprocal(tl.maximum(r, MASS_FLOOR))[:, None]
+    mu = tl.sum(R[:, :, None] * V, 0) * per_mass  # li2019 eq 10
     X = V - mu[None, :, :]
-    var = tl.sum(R[:, :, None] * X * X, 0) / mass + variance_floor  # eq 11
+    var = tl.sum(R[:, :, None] * X * X, 0) * per_mass + variance_floor  # eq 11
     return r, mu, var
 
 
@@ -142,9 +144,9 @@ def description_length(var, real_d):
 @triton.jit
 def e_step(V, mu, var, logit_A, cost, real, D):
     """Return C[i,n] for the next iteration (li2019 eq 12)."""
-    log_A = tl.minimum(logit_A, 0.0) - tl.log(1.0 + tl.exp(-tl.abs(logit_A)))
+    log_A = tl.minimum(logit_A, 0.0) - tl.log(1.0 + exp(-tl.abs(logit_A)))
     X = V - mu[None, :, :]
-    exponent = tl.sum(X * X * (0.5 / var)[None, :, :], 2)
+    exponent = tl.sum(X * X * (0.5 * reciprocal(var))[None, :, :], 2)
     return softmax_over_outputs((log_A - (cost - 0.5 * D))[None, :] - exponent, real)
 
 
@@ -202,10 +204,9 @@ def forward_kernel(
     real = pairs_in_range(I, N, I_PAD, N_PAD)
     real_nd = capsules_in_range(N, D, N_PAD, D_PAD)
     real_d = tl.arange(0, D_PAD)[None, :] < D
-    V = load_votes(
-        vote_pointers(votes + token * I * N * D, N, D, I_PAD, N_PAD, D_PAD, RUN),
-        real[:, :, None] & real_d[None, :, :],
-    )
+    at_votes = vote_pointers(votes + token * I * N * D, N, D, I_PAD, N_PAD, D_PAD, RUN)
+    real_ind = real[:, :, None] & real_d[None, :, :]
+    V = load_votes(at_votes, real_ind)
     a = load_activation(activation, token, I, N, real, PER_PAIR, RUN)
     b_a = load_tile(beta_a + n, n < N)
     b_u = load_tile(beta_u + n, n < N)
@@ -215,6 +216,13 @@ def forward_kernel(
     logit_A = (1.0 + (T - 1) * lam_step) * (b_a - b_u * r - cost * r)
     out = tl.sigmoid(logit_A)[:, None] * mu  # li2019 eq 9
     tl.store(capsules + token * N * D + capsule_offsets(D, N_PAD, D_PAD), out, mask=real_nd)
+
+
+@triton.jit
+def pair_gradient(V, mu, g_r, g_mu, g_var):
+    """Return the gradient of R ``[I, N]``: a polynomial of the second degree in X = V - mu."""
+    X = V - mu[None, :, :]
+    return g_r[None, :] + tl.sum(X * (g_var[None, :, :] * X + g_mu[None, :, :]), 2)
 
 
 @triton.jit
@@ -276,9 +284,8 @@ def backward_kernel(
     real_nd = capsules_in_range(N, D, N_PAD, D_PAD)
     real_ind = real[:, :, None] & real_d[None, :, :]
     while token < end:
-        V = load_votes(
-            vote_pointers(votes + token * I * N * D, N, D, I_PAD, N_PAD, D_PAD, RUN), real_ind
-        )
+        at_votes = vote_pointers(votes + token * I * N * D, N, D, I_PAD, N_PAD, D_PAD, RUN)
+        V = load_votes(at_votes, real_ind)
         a = load_activation(activation, token, I, N, real, PER_PAIR, RUN)
         at_capsules = token * N * D + capsule_offsets(D, N_PAD, D_PAD)
         g_out = load_tile(g_capsules + at_capsules, real_nd)
@@ -308,30 +315,28 @@ def backward_kernel(
             sum_g_beta_u += g_chi * r
             g_r = g_chi * (b_u + cost)
             g_log_sigma = (g_chi * r - g_log_A)[:, None]
-            g_var = bound(g_var + g_log_sigma * (0.5 / var)) / mass
+            per_mass = reciprocal(mass)
+            g_var = bound(g_var + g_log_sigma * (0.5 * reciprocal(var))) * per_mass
             # X = V - mu, mu = sum_i R V / mass, and sum_i R X = (mass - r) mu
             g_mu += g_out * A[:, None] - 2.0 * g_var * (mass - r[:, None]) * mu
-            g_mu = g_mu / mass
-            X = V - mu[None, :, :]
-            gV += R[:, :, None] * (2.0 * X * g_var[None, :, :] + g_mu[None, :, :])
+            g_mu = g_mu * per_mass
             # Where r is below its floor, the mass is a constant.
             kept = tl.where(r >= MASS_FLOOR, 1.0, 0.0)[:, None]
-            kept_var = kept * (var - variance_floor)
-            gR = g_r[None, :] + tl.sum(
-                g_var[None, :, :] * (X * X - kept_var[None, :, :])
-                + g_mu[None, :, :] * (V - (kept * mu)[None, :, :]),
-                2,
+            g_r += tl.sum((1.0 - kept) * g_mu * mu - kept * g_var * (var - variance_floor), 1)
+            gV += R[:, :, None] * (
+                2.0 * (V - mu[None, :, :]) * g_var[None, :, :] + g_mu[None, :, :]
             )
+            gR = pair_gradient(V, mu, g_r, g_mu, g_var)
             ga += gR * C
             # C = softmax of log A - sum_D (log sigma + X^2 / (2 var)) of the iteration before
             gL = softmax_gradient(gR * a, C)
-            precision = 0.5 / var_before
+            precision = reciprocal(var_before)
             X = V - mu_before[None, :, :]
             gLX = gL[:, :, None] * X
-            gV -= gLX * (2.0 * precision)[None, :, :]
+            gV -= gLX * precision[None, :, :]
             g_log_A = tl.sum(gL, 0)
-            g_mu = tl.sum(gLX, 0) * (2.0 * precision)
-            g_var = tl.sum(gLX * X, 0) * precision / var_before
+            g_mu = tl.sum(gLX, 0) * precision
+            g_var = tl.sum(gLX * X, 0) * (0.5 * precision * precision)
             g_out = tl.zeros([N_PAD, D_PAD], tl.float32)  # only the last iteration has a result
         store_votes(
             vote_pointers(g_votes + token * I * N * D, N, D, I_PAD, N_PAD, D_PAD, RUN), gV, real_ind

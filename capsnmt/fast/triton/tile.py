@@ -13,33 +13,35 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from triton.language.extra import libdevice
 
 from capsnmt.routing.numerics import MASS_FLOOR as MASS
 
-from .launch import padded, threads_of
+from .launch import interprets, padded, threads_of
 
 MASS_FLOOR = tl.constexpr(MASS)
 TINY = tl.constexpr(torch.finfo(torch.float32).tiny)
 LOWEST = tl.constexpr(torch.finfo(torch.float32).min)
 BOUND = tl.constexpr(torch.finfo(torch.float32).max ** 0.25)
+LOG2_E = tl.constexpr(math.log2(math.e))
+INTERPRETED = tl.constexpr(interprets())
 
 
-def tile_arguments(votes: Tensor, run: int, sizes_vary: bool = False) -> Dict[str, Any]:
+def tile_arguments(votes: Tensor) -> Dict[str, Any]:
     """Return the kernel arguments that describe the tile of ``votes [tokens, I, N, D]``.
 
-    Sizes are constants of a build, but for N and D where they vary from call to call. At D = 1 a
-    thread has ``run`` consecutive capsules, or more if it would have all inputs of fewer: the more
-    capsules, the cheaper are sums over n; the more inputs, those over i.
+    Sizes are constants of a build. At D = 1 a thread has two consecutive capsules, or more if it
+    would have all inputs of fewer. Left to itself Triton reads 16 bytes a thread: warps then share
+    a capsule, and each sum over its inputs goes through shared memory.
     """
     I, N, D = votes.shape[1:]
     pads = padded(I), padded(N), padded(D)
     warp = 64 if torch.version.hip else 32
     threads = max(threads_of(math.prod(pads)), warp)
-    constants = [tl.constexpr(size) for size in (I, N, D)]
     return {
-        **dict(zip(("I", "N", "D"), [constants[0], N, D] if sizes_vary else constants)),
+        **dict(zip(("I", "N", "D"), map(tl.constexpr, (I, N, D)))),
         **dict(zip(("I_PAD", "N_PAD", "D_PAD"), pads)),
-        "RUN": min(max(run, pads[1] // threads), pads[1]) if D == 1 else 1,
+        "RUN": min(max(2, pads[1] // threads), pads[1]) if D == 1 else 1,
         "num_warps": threads // warp,
     }
 
@@ -102,12 +104,28 @@ def load_tile(pointer, mask):
 
 
 @triton.jit
+def exp(x):
+    """Return e^x in two instructions of a GPU, where Triton's own takes five: denormals are 0."""
+    if INTERPRETED:
+        return tl.exp(x)
+    return libdevice.exp2(x * LOG2_E)
+
+
+@triton.jit
+def reciprocal(x):
+    """Return 1/x in one instruction of a GPU, and 0 from 2^126."""
+    if INTERPRETED:
+        return 1.0 / x
+    return libdevice.fast_dividef(1.0, x)
+
+
+@triton.jit
 def softmax_over_outputs(b, real):
-    """Return C = softmax over n of ``b [I, N]``; 0 at other than real pairs."""
+    """Return C = softmax over n of ``b [..., N]``; 0 at other than real pairs."""
     b = tl.where(real, b, LOWEST)
-    exponential = tl.where(real, tl.exp(b - tl.max(b, 1)[:, None]), 0.0)
+    exponential = tl.where(real, exp(b - tl.max(b, -1, keep_dims=True)), 0.0)
     # The sum is at least 1 where a row has a real pair; where it has none, C is 0.
-    return exponential * (1.0 / tl.maximum(tl.sum(exponential, 1), 1.0))[:, None]
+    return exponential * reciprocal(tl.maximum(tl.sum(exponential, -1, keep_dims=True), 1.0))
 
 
 @triton.jit
@@ -120,4 +138,4 @@ def bound(gradient):
 def softmax_gradient(gC, C):
     """Return the gradient of the logits of C; the gradient of C is bounded."""
     gC = bound(gC)
-    return C * (gC - tl.sum(C * gC, 1)[:, None])
+    return C * (gC - tl.sum(C * gC, -1, keep_dims=True))
