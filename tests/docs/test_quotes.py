@@ -29,10 +29,6 @@ def cell(page: str, title: str, row: str, column: int, place: int = 0) -> List[f
     return numbers(named[place][column])
 
 
-def of_seed_1(row: str, start: str = "scratch") -> float:
-    return cell("results_archive.md", f"seed 1, from {start}", row, 1)[0]
-
-
 # a system of README's results -> its row
 SYSTEMS = {
     "our baseline": "baseline",
