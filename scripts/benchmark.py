@@ -48,6 +48,7 @@ from scripts.harness import Ratio, medians, take_turns
 from scripts.paper_rows import PAPERS, SUFFIXES, load_rows
 from scripts.workload import (
     PHASES,
+    PRECISIONS,
     Setup,
     Workload,
     build,
@@ -147,7 +148,7 @@ def train_two_steps(flags: str, setup: Setup) -> None:
 def parse_arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
     """Parse the command line; a bad value ends with one line."""
     parser = harness.build_parser(__doc__)
-    harness.add_device(parser)
+    harness.add_device(parser, PRECISIONS)
     add = parser.add_argument
     add("--rows", nargs="+", type=row_key, default=[], metavar="DATASET/ROW", help="these rows")
     add("--paper", nargs="+", choices=PAPERS, default=[], help="every row of these papers")

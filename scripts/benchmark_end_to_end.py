@@ -21,7 +21,7 @@ from capsnmt.cli import ExecutionError
 from scripts.benchmark_report import PhaseResult
 from scripts.benchmark_systems import System
 from scripts.harness import Ratio, medians, take_turns
-from scripts.workload import SHARED, Setup, matmul_work
+from scripts.workload import PRECISIONS, SHARED, Setup, matmul_work
 
 PLUGIN = str(Path(capsnmt.__file__).parent)
 # the settings of Vaswani et al. 2017; the flags of a system take precedence
@@ -68,7 +68,7 @@ def training_command(flags: str, args: argparse.Namespace, save: str) -> List[st
         *("--no-save", "--save-dir", save),
         *("--log-format", "json", "--log-interval", str(max(1, args.updates // LOGS))),
         *(["--cpu"] if args.device == "cpu" else []),
-        *(["--fp16"] if args.dtype == "fp16" else []),
+        *shlex.split(PRECISIONS[args.dtype]),
     ]
 
 

@@ -35,8 +35,10 @@ from scripts.harness import DTYPES, machine
 
 BACKENDS = {"cpu": ("eager", "compiled", "cpp"), "cuda": ("eager", "compiled", "triton")}
 PASSES = ("forward", "forward and backward")
-# bytes that are copied to measure the bandwidth: more than any cache
 COPIED = 2**30
+"""Bytes that are copied to measure the bandwidth: more than any cache."""
+VOTES = 2**29
+"""Bytes of the votes on a GPU, where no number of tokens is given: more than its cache, too."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,12 @@ class Shape:
     inputs: int  # I
     capsules: int  # N
     dimension: int  # D
+
+    @property
+    def name(self) -> str:
+        """The algorithm, where it is, and I x N."""
+        algorithm = type(self.algorithm).__name__.lower()
+        return f"{algorithm}, {self.title}, {self.inputs} x {self.capsules}"
 
 
 # The heads of our tiny model, of the base and the big model of Li et al. 2019, and the six layers
@@ -76,11 +84,18 @@ def moved(votes: Tensor, capsules: Tensor) -> Dict[str, int]:
     return dict(zip(PASSES, (forward, forward + read + written + read)))
 
 
-def bandwidth(device: str) -> float:
+def bandwidth(device: str, copied: int = COPIED) -> float:
     """Return the bytes per second that the device reads and writes in a large copy."""
-    source = torch.empty(COPIED // 2, dtype=torch.uint8, device=device)
+    source = torch.empty(copied // 2, dtype=torch.uint8, device=device)
     target = torch.empty_like(source)
-    return COPIED / seconds(functools.partial(target.copy_, source), device)
+    return copied / seconds(functools.partial(target.copy_, source), device)
+
+
+def tokens_of(shape: Shape, args: argparse.Namespace) -> int:
+    """Return the tokens whose votes are more than a cache holds; 4,096 on a CPU."""
+    if args.device == "cpu":
+        return 4096
+    return VOTES // (DTYPES[args.dtype].itemsize * shape.inputs * shape.capsules * shape.dimension)
 
 
 def seconds(run: Callable[[], Any], device: str) -> float:
@@ -108,44 +123,47 @@ def passes(shape: Shape, votes: Tensor, iterations: int, backend: str) -> List[C
     return [forward, both]
 
 
-def measure(shape: Shape, args: argparse.Namespace, speed: float) -> List[List[str]]:
+def measure(
+    shape: Shape, args: argparse.Namespace, speed: float, backends: Sequence[str]
+) -> List[List[str]]:
     """Return one line of the table for each pass; ``speed`` is the bandwidth of the device."""
     torch.manual_seed(1)
-    size = (args.tokens, shape.inputs, shape.capsules, shape.dimension)
+    tokens = args.tokens or tokens_of(shape, args)
+    size = (tokens, shape.inputs, shape.capsules, shape.dimension)
     votes = torch.randn(size, device=args.device, dtype=DTYPES[args.dtype])
     with torch.no_grad():
         capsules = operator(shape.algorithm, votes[:2], args.iterations, "eager")
-    written = torch.empty((args.tokens, *capsules.shape[1:]), dtype=capsules.dtype, device="meta")
+    written = torch.empty((tokens, *capsules.shape[1:]), dtype=capsules.dtype, device="meta")
     floors = {name: size / speed for name, size in moved(votes, written).items()}
-    algorithm = type(shape.algorithm).__name__.lower()
-    name = f"{algorithm}, {shape.title}, {shape.inputs} x {shape.capsules}"
-    lines = [[name, one, f"{floor / votes.numel() * 1e9:.2f}"] for one, floor in floors.items()]
-    for backend in BACKENDS[args.device]:
+    per_vote = 1e9 / votes.numel()
+    lines = [[shape.name, one, f"{floor * per_vote:.2f}"] for one, floor in floors.items()]
+    for backend in backends:
         runs = passes(shape, votes, args.iterations, backend)
         for line, run, floor in zip(lines, runs, floors.values()):
             taken = seconds(run, args.device)
-            line.append(f"{taken / votes.numel() * 1e9:.2f} ({taken / floor:.1f})")
+            line.append(f"{taken * per_vote:.2f} ({taken / floor:.1f})")
     return lines
 
 
 def main(argv: Optional[Sequence[str]] = None) -> None:
     """Measure and print the table."""
     parser = harness.build_parser(__doc__)
-    harness.add_device(parser, BACKENDS)
-    parser.add_argument("--tokens", type=positive, default=4096, help="default 4096")
+    harness.add_device(parser, DTYPES)
+    said = "default 4096 on a CPU, on a GPU votes of 512 MiB"
+    parser.add_argument("--tokens", type=positive, help=said)
     parser.add_argument("--iterations", type=positive, default=3, help="T (default 3)")
     args = harness.parse_arguments(parser, argv)
     harness.use_threads(args)
     speed = bandwidth(args.device)
     print(
-        f"{machine(args.device)}; {args.tokens} tokens, votes in {args.dtype}, "
+        f"{machine(args.device)}; votes in {args.dtype}, "
         f"{args.iterations} iterations; a copy moves {speed / 1e9:,.0f} GB/s. Nanoseconds a vote, "
         f"and in brackets the multiple of the floor.\n"
     )
     titles = ("operator and votes (I x N)", "pass", "floor", *BACKENDS[args.device])
     print(harness.head(titles))
     for shape in SHAPES:
-        for cells in measure(shape, args, speed):
+        for cells in measure(shape, args, speed, BACKENDS[args.device]):
             print(harness.line(cells), flush=True)
 
 

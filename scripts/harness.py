@@ -1,18 +1,28 @@
-"""What benchmarks share: command line, runs that take turns, ratios, the machine, a table."""
+"""What benchmarks and checks share: command line, parts, runs that take turns, ratios, a table."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import json
 import logging
+import os
 import platform
+import signal
 import statistics
+import subprocess
 import sys
+import threading
+import time
+import warnings
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Callable, Collection, Dict, Iterable, List, Mapping, Optional, Sequence
 
 import torch
 
-from capsnmt.cli import OneLineParser, positive, run_command
+from capsnmt.cli import ConfigurationError, ExecutionError, OneLineParser, positive, run_command
 from capsnmt.machine import processor
 
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
@@ -57,6 +67,166 @@ def medians(found: Mapping[str, Sequence[float]]) -> Dict[str, float]:
     return {name: statistics.median(values) for name, values in found.items()}
 
 
+RECORD = "RECORD "
+
+
+def record(**fields: Any) -> None:
+    """Print what a part has found; ``ok=False`` is a fault."""
+    print(RECORD + json.dumps(fields), flush=True)
+
+
+class Parts:
+    """Parts of a long work: each a process of its own, which may fail or be killed by itself.
+
+    A part is ``python -m MODULE --part NAME``. The folder gets ``records.jsonl``, every record as
+    it comes, and ``log.txt``, all else that the parts print.
+    """
+
+    def __init__(self, module: str, output: Path, minutes: float, words: Sequence[str]) -> None:
+        self.command = [sys.executable, "-m", module, *words]
+        self.output, self.words = output, list(words)
+        self.end = time.monotonic() + 60 * minutes
+        self.lock = threading.Lock()
+        self.records: List[Dict[str, Any]] = []
+
+    def resume(self) -> None:
+        """Take up the records of the parts that an earlier command with these words has ended.
+
+        Raises:
+            ConfigurationError: the folder has records of other words.
+        """
+        path = self.output / "records.jsonl"
+        lines = path.read_text("utf-8").splitlines() if path.exists() else []
+        found = [json.loads(line) for line in lines if line.endswith("}")]
+        if any(each["words"] != self.words for each in found):
+            raise ConfigurationError(
+                f"--output {self.output} has records of another command line; give another folder"
+            )
+        ended = {each["part"] for each in found if "took" in each and each["ok"]}
+        self.records = [each for each in found if each["part"] in ended]
+
+    def run(self, limits: Mapping[str, float], at_once: int = 1) -> None:
+        """Run parts within a limit of seconds each, in their order, and go on after a failure.
+
+        Raises:
+            ExecutionError: parts have failed, or there was no time for them.
+        """
+        self.output.mkdir(parents=True, exist_ok=True)
+        path = self.output / "records.jsonl"
+        path.write_text("".join(json.dumps(each) + "\n" for each in self.records), "utf-8")
+        with ThreadPoolExecutor(at_once) as pool:
+            ends = [*pool.map(lambda name: self.run_one(name, limits[name]), limits)]
+        wrong = [name for name, end in zip(limits, ends) if end]
+        if wrong:
+            raise ExecutionError(
+                f"{len(wrong)} of {len(ends)} parts: {', '.join(wrong)}; {self.output}/log.txt"
+            )
+
+    def run_one(self, name: str, limit: float) -> str:
+        """Run a part, print its line, and return what went wrong."""
+        if any(each["part"] == name for each in self.records):
+            print(f"-- {name}: complete", flush=True)
+            return ""
+        start = time.monotonic()
+        limit = min(limit, self.end - start)
+        if limit < 1:
+            print(f"!! {name}: no time left", flush=True)
+            return "no time left"
+        process = subprocess.Popen(
+            [*self.command, "--part", name],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+            errors="replace",
+            start_new_session=True,
+        )
+        timer = threading.Timer(limit, self.kill, [process])
+        timer.start()
+        found: List[Dict[str, Any]] = []
+        last = ""
+        for line in process.stdout or ():
+            if line.startswith(RECORD):
+                found.append(json.loads(line[len(RECORD) :]))
+                self.keep({"part": name, **found[-1]})
+            else:
+                last = line.strip() or last
+                with self.lock, (self.output / "log.txt").open("a", encoding="utf-8") as log:
+                    log.write(f"[{name}] {line}")
+        status = process.wait()
+        timer.cancel()
+        seconds = round(time.monotonic() - start, 1)
+        wrong = "; ".join(str(each) for each in found if not each.get("ok", True))
+        if status:
+            over = f"ended after {seconds:.0f} s" if status == -signal.SIGKILL else last
+            wrong = "; ".join(filter(None, (wrong, over)))
+        self.keep({"part": name, "ok": not wrong, "took": seconds})
+        said = wrong or ", ".join(f"{k} {v}" for each in found for k, v in each.items())
+        print(f"{'!!' if wrong else 'ok'} {name}, {seconds:.0f} s: {said[:300]}", flush=True)
+        return wrong
+
+    def kill(self, process: subprocess.Popen) -> None:
+        """End a part and what it has started."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+    def keep(self, found: Dict[str, Any]) -> None:
+        """Write a record."""
+        entry = {**found, "words": self.words}
+        with self.lock, (self.output / "records.jsonl").open("a", encoding="utf-8") as file:
+            self.records.append(entry)
+            file.write(json.dumps(entry) + "\n")
+
+
+def run_parts(
+    doc: Optional[str],
+    kinds: Mapping[str, Callable[[str, str], None]],
+    parts: Callable[[str], Mapping[str, float]],
+    minutes: int,
+    at_once: Callable[[str], int],
+    report: Optional[Callable[[Sequence[Dict[str, Any]]], str]] = None,
+) -> None:
+    """Run a command of parts, or one of them: ``kinds[KIND](REST, device)`` for "KIND REST".
+
+    Args:
+        doc: of the module that runs as the command.
+        kinds: what runs the parts.
+        parts: the names of all parts on a device, and their limits in seconds.
+        minutes: the default of ``--minutes``.
+        at_once: how many run at once on a device.
+        report: what makes ``report.md`` of all records; a command with one resumes.
+    """
+    module = f"scripts.{Path(sys.argv[0]).stem}"
+    parser = build_parser(doc)
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    parser.add_argument("--minutes", type=positive, default=minutes, help=f"default {minutes}")
+    folder = Path("outputs") / Path(sys.argv[0]).stem
+    parser.add_argument("--output", type=Path, default=folder, metavar="DIR")
+    parser.add_argument("--only", default="", metavar="WORD", help="parts whose names contain it")
+    parser.add_argument("--part", help=argparse.SUPPRESS)
+    args = parse_arguments(parser, None)
+    if args.part:
+        use_threads(args)
+        kind, _, rest = args.part.partition(" ")
+        kinds[kind](rest, args.device)
+        return
+    every = parts(args.device)
+    chosen = {name: limit for name, limit in every.items() if args.only in name}
+    if not chosen:
+        parser.error(f"--only is {args.only!r}, which no part has; parts: {', '.join(every)}")
+    together = at_once(args.device)
+    threads = args.threads or (1 if together > 1 or args.device == "cpu" else None)
+    words = ["--device", args.device, *(["--threads", str(threads)] if threads else [])]
+    work = Parts(module, args.output, args.minutes, words)
+    try:
+        if report:
+            work.resume()
+        work.run(chosen, together)
+    finally:
+        if report and work.records:
+            (args.output / "report.md").write_text(report(work.records), "utf-8")
+    print(f"all {len(chosen)} parts are right: {args.output}")
+
+
 def build_parser(doc: Optional[str], threads: Optional[int] = None) -> argparse.ArgumentParser:
     """Build the parser of a benchmark with the flag that all have."""
     parser = OneLineParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -65,11 +235,12 @@ def build_parser(doc: Optional[str], threads: Optional[int] = None) -> argparse.
     return parser
 
 
-def add_device(parser: argparse.ArgumentParser, devices: Collection[str] = ("cpu", "cuda")) -> None:
-    """Add the device, by default a GPU if there is one, and the precision."""
+def add_device(parser: argparse.ArgumentParser, dtypes: Collection[str] = ()) -> None:
+    """Add the device, by default a GPU if there is one, and a choice of precisions."""
     found = "cuda" if torch.cuda.is_available() else "cpu"
-    parser.add_argument("--device", choices=devices, default=found)
-    parser.add_argument("--dtype", choices=DTYPES, default="fp32", help="default fp32")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default=found)
+    if dtypes:
+        parser.add_argument("--dtype", choices=dtypes, default="fp32", help="default fp32")
 
 
 def parse_arguments(
@@ -110,4 +281,5 @@ def head(titles: Collection[str]) -> str:
 def run_script(main: Callable[[], None]) -> None:
     """Run a benchmark as a command."""
     logging.disable(logging.INFO)  # importing fairseq turns on the messages of every library
+    warnings.simplefilter("ignore")  # hydra's
     sys.exit(run_command(main))

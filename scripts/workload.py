@@ -5,18 +5,22 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import functools
+import itertools
 import math
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, Dict, List, Optional
 
 import fairseq.models
 import torch
-from fairseq import criterions, options
+from fairseq import options
 from fairseq.data import Dictionary
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.models import ARCH_MODEL_INV_REGISTRY
 from fairseq.sequence_generator import SequenceGenerator
+from fairseq.tasks.translation import TranslationConfig, TranslationTask
+from fairseq.trainer import Trainer
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
@@ -25,10 +29,9 @@ from capsnmt.criterions.chunked_cross_entropy import MULTIPLE
 from capsnmt.fast.search.generator import Generator
 from capsnmt.models import SIZES, CapsnmtTransformer
 from capsnmt.models.layers import FAST_PATH_COPIES
-from capsnmt.modules.head_aggregation import HeadRouting
-from capsnmt.modules.layer_aggregation import LayerRouting
-from scripts.harness import DTYPES
-from scripts.paper_rows import SUFFIXES
+from capsnmt.modules.head_aggregation import HEAD_AGGREGATIONS, HeadRouting
+from capsnmt.modules.layer_aggregation import LAYER_AGGREGATIONS, LayerRouting
+from scripts.paper_rows import PLAIN, SUFFIXES
 
 PHASES = ("train", "decode")
 # torch counts the attention kernels of GPUs only; torch 2.2 has no such kernel on the CPU.
@@ -39,6 +42,16 @@ CPU_KERNELS = {
 }
 # Flags of every system; its own flags take precedence.
 SHARED = "--share-all-embeddings --criterion label_smoothed_cross_entropy --label-smoothing 0.1"
+# what else fairseq's trainer needs in order to make updates
+TRAINER = (
+    "--optimizer adam --adam-betas '(0.9,0.98)' --lr-scheduler fixed --clip-norm 1 "
+    "--max-tokens 1000000 --no-save --num-workers 0"
+)
+PRECISIONS = {"fp32": "", "fp16": "--fp16", "amp": "--amp", "bf16": "--autocast bf16"}
+"""Precision of a training -> its flags. ``--autocast`` is ours: stock then trains in fp32 on a CPU
+and by ``--amp`` on a GPU."""
+LENGTHS = (0.75, 1.0, 1.25, 0.875)  # of the sentences of one batch after another, in the mean
+FUSED = "--criterion chunked_label_smoothed_cross_entropy --optimizer fused_adam"
 
 
 @dataclass(frozen=True)
@@ -46,8 +59,8 @@ class Setup:
     """The batch, the device and the precision."""
 
     device: str
-    dtype: str
-    tokens: int  # of a batch on each side
+    dtype: str  # a key of PRECISIONS
+    tokens: int  # of a batch on each side, with padding
     length: int  # tokens of a sentence
     sentences: int  # that are decoded at once
     beam: int  # hypotheses of a sentence
@@ -56,12 +69,36 @@ class Setup:
 
 
 @functools.lru_cache(maxsize=1)
-def task(vocabulary: int) -> Any:
-    """Return the part of a task that building and decoding need: one dictionary for both sides."""
+def task(vocabulary: int) -> TranslationTask:
+    """Return a task without data: one dictionary for both sides."""
     dictionary = Dictionary()
     for word in range(vocabulary - len(dictionary)):
         dictionary.add_symbol(f"w{word}")
-    return SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary)
+    return TranslationTask(TranslationConfig(), dictionary, dictionary)
+
+
+def systems() -> Dict[str, str]:
+    """Return the tiny model of every architecture, and every aggregation, by their flags."""
+    plain = f"--arch {PLAIN}_tiny"
+    archs = [arch for arch in ARCH_MODEL_INV_REGISTRY[PLAIN] if arch.endswith("_tiny")]
+    needed = {
+        "attention-residuals": " --encoder-normalize-before --decoder-normalize-before",
+        "transparent": " --layer-aggregation-side encoder",
+    }
+    losses = {
+        "disagreement": "--criterion label_smoothed_cross_entropy_with_disagreement "
+        "--disagreement subspace,position,output",
+        "chunked loss, fused optimizer": FUSED,
+    }
+    return {
+        **{arch: f"--arch {arch}" for arch in archs},
+        **{f"heads, {x}": f"{plain} --head-aggregation {x}" for x in HEAD_AGGREGATIONS[1:]},
+        **{
+            f"layers, {x}": f"{plain} --layer-aggregation {x}{needed.get(x, '')}"
+            for x in LAYER_AGGREGATIONS[1:]
+        },
+        **{name: f"{plain} {flags}" for name, flags in losses.items()},
+    }
 
 
 def stock_flags(size: str) -> str:
@@ -81,12 +118,7 @@ def build(flags: str, setup: Setup) -> nn.Module:
     """Build the model of the flags, on the device and in the precision of the benchmark."""
     torch.manual_seed(setup.seed)
     model = fairseq.models.build_model(parse(flags), task(setup.vocabulary))
-    return model.to(device=setup.device, dtype=DTYPES[setup.dtype])
-
-
-def build_criterion(flags: str, setup: Setup) -> nn.Module:
-    """Build the training loss of the flags."""
-    return criterions.build_criterion(parse(flags), task(setup.vocabulary)).to(setup.device)
+    return model.to(setup.device)
 
 
 def learned_parameters(model: nn.Module) -> Dict[str, nn.Parameter]:
@@ -129,31 +161,75 @@ def has_votes(model: nn.Module) -> bool:
     return any(isinstance(module, (HeadRouting, LayerRouting)) for module in model.modules())
 
 
+def padded_batch(tokens: int, length: int, setup: Setup, seed: int) -> Dict[str, Any]:
+    """Return random sentences of 3/4 of ``length`` to all of it, padded as fairseq does."""
+    generator = torch.Generator().manual_seed(seed)
+    shape = (max(1, tokens // length), length)
+    words = torch.randint(4, setup.vocabulary, (3, *shape), generator=generator)
+    lengths = torch.randint(length * 3 // 4, length + 1, (2, shape[0], 1), generator=generator)
+    lengths[:, 0] = length
+    pad, place = task(setup.vocabulary).source_dictionary.pad(), torch.arange(length)
+    source = words[0].masked_fill(place < length - lengths[0], pad)
+    previous, target = words[1:].masked_fill(place >= lengths[1], pad)
+    return sample_of(source, lengths[0, :, 0], previous, target)
+
+
+def full_batch(setup: Setup) -> Dict[str, Any]:
+    """Return random sentences without padding."""
+    generator = torch.Generator().manual_seed(setup.seed)
+    shape = (max(1, setup.tokens // setup.length), setup.length)
+    source, *others = torch.randint(4, setup.vocabulary, (3, *shape), generator=generator)
+    return sample_of(source, torch.full(shape[:1], setup.length), *others)
+
+
+def sample_of(source: Tensor, lengths: Tensor, previous: Tensor, target: Tensor) -> Dict[str, Any]:
+    """Return a batch as fairseq's data sets make it."""
+    inputs = {"src_tokens": source, "src_lengths": lengths, "prev_output_tokens": previous}
+    count = int((target != 1).sum())
+    ids = torch.arange(len(target))
+    return {
+        **{"id": ids, "nsentences": len(target), "ntokens": count},
+        **{"net_input": inputs, "target": target},
+    }
+
+
+def trainer_of(model: nn.Module, flags: str, setup: Setup) -> Trainer:
+    """Return fairseq's own trainer: its scaler, clipping, master weights and log.
+
+    The flags of the precision are those of the model, which is stock where they name no plugin's.
+    """
+    own = PRECISIONS[setup.dtype]
+    if setup.dtype == "bf16" and not isinstance(model, CapsnmtTransformer):
+        own = PRECISIONS["fp32" if setup.device == "cpu" else "amp"]
+    cpu = "--cpu" if setup.device == "cpu" else ""
+    args = parse(f"{TRAINER} --lr 0.0001 --seed {setup.seed} {flags} {own} {cpu}")
+    cfg = convert_namespace_to_omegaconf(args)
+    whole = task(setup.vocabulary)
+    return Trainer(cfg, whole, model, whole.build_criterion(cfg.criterion))
+
+
 class Workload:
-    """One batch, and what each phase does with it."""
+    """Some batches, and what each phase does with them."""
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: Setup, padded: bool = True) -> None:
         self.setup = setup
-        generator = torch.Generator().manual_seed(setup.seed)
-        shape = (max(1, setup.tokens // setup.length), setup.length)
-        words = torch.randint(4, setup.vocabulary, (3, *shape), generator=generator)
-        source, previous, target = words.to(setup.device)
-        lengths = torch.full((shape[0],), setup.length, device=setup.device)
-        self.batch = {
+        lengths = [max(2, round(setup.length * part)) for part in LENGTHS] if padded else []
+        self.batches: List[Dict[str, Any]] = [
+            padded_batch(setup.tokens, length, setup, setup.seed + number)
+            for number, length in enumerate(lengths)
+        ] or [full_batch(setup)]
+        net_input = full_batch(setup)["net_input"]
+        self.sample = {
             "net_input": {
-                "src_tokens": source,
-                "src_lengths": lengths,
-                "prev_output_tokens": previous,
-            },
-            "target": target,
-            "ntokens": target.numel(),
+                name: net_input[name][: setup.sentences].to(setup.device)
+                for name in ("src_tokens", "src_lengths")
+            }
         }
-        few = setup.sentences
-        self.sample = {"net_input": {"src_tokens": source[:few], "src_lengths": lengths[:few]}}
 
-    def tokens(self, phase: str) -> int:
-        """Return how many source tokens a phase reads."""
-        return (self.sample if phase == "decode" else self.batch)["net_input"]["src_tokens"].numel()
+    def tokens(self, phase: str) -> float:
+        """Return how many source tokens a phase reads, in the mean."""
+        samples = [self.sample] if phase == "decode" else self.batches
+        return sum(int(each["net_input"]["src_lengths"].sum()) for each in samples) / len(samples)
 
     def phase(
         self, name: str, model: nn.Module, flags: str, prepared: bool = True
@@ -163,8 +239,10 @@ class Workload:
         A model that is ``prepared`` decodes as with fairseq-generate.
         """
         if name == "train":
-            return self.training_step(model, build_criterion(flags, self.setup))
+            return self.training_step(trainer_of(model, flags, self.setup))
         model.eval()
+        if self.setup.dtype == "fp16":
+            model.half()
         steps = self.setup.length  # the length of every hypothesis, independent of the model
         dictionary = task(self.setup.vocabulary).target_dictionary
         if prepared:
@@ -175,19 +253,13 @@ class Workload:
         generator.to(self.setup.device)
         return lambda: generator.generate([model], self.sample)
 
-    def training_step(self, model: nn.Module, criterion: nn.Module) -> Callable[[], None]:
-        """Return a function that makes one update by the mean loss of the tokens."""
-        model.train()
-        criterion.train()
-        optimizer = torch.optim.Adam(model.parameters(), lr=1e-7)
+    def training_step(self, trainer: Trainer) -> Callable[[], Optional[Dict[str, Any]]]:
+        """Return a function that makes one update by the next batch, and returns fairseq's log.
 
-        def step() -> None:
-            loss, sample_size, _ = criterion(model, self.batch)
-            (loss / sample_size).backward()
-            optimizer.step()
-            optimizer.zero_grad()
-
-        return step
+        It returns None where the scaler of fp16 skips the update.
+        """
+        batches = itertools.cycle(self.batches)
+        return lambda: trainer.train_step([next(batches)])
 
 
 def matmul_work(flags: str, phase: str, setup: Setup) -> int:
@@ -199,12 +271,13 @@ def matmul_work(flags: str, phase: str, setup: Setup) -> int:
     """
     flags = shlex.join(word for word in shlex.split(flags) if word != "--compile")
     # a batch that the loss in chunks need not fill up
-    few = dataclasses.replace(setup, tokens=math.lcm(setup.length, MULTIPLE), sentences=1)
+    tokens = math.lcm(setup.length, MULTIPLE)
+    few = dataclasses.replace(setup, dtype="fp32", tokens=tokens, sentences=1)
     model = build(flags, few)
     for module in model.modules():
         if hasattr(module, "backend"):
             module.backend = "eager"
-    run = Workload(few).phase(phase, model, flags, prepared=False)
+    run = Workload(few, padded=False).phase(phase, model, flags, prepared=False)
     with FlopCounterMode(display=False, custom_mapping=CPU_KERNELS) as counter:
         run()
     return counter.get_total_flops()

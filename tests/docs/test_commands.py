@@ -22,7 +22,7 @@ from tests.interpreter import COMMANDS
 
 ASSIGNMENT = re.compile(r"[A-Z_]+=\S*")
 # scripts with flags of their own
-PLANNING_SCRIPTS = r"scripts/(demo|run_evidence|benchmark_[cg]pu)\.sh"
+PLANNING_SCRIPTS = r"scripts/(demo|run_evidence|benchmark_cpu)\.sh"
 PARSERS: Dict[str, Callable[[str], argparse.ArgumentParser]] = {
     "train": options.get_training_parser,
     "generate": lambda task: options.get_generation_parser(),

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import sys
 from pathlib import Path
 from typing import Any, Dict, List
 
 import pytest
 import torch
+from fairseq.trainer import Trainer
 
 from capsnmt.cli import ConfigurationError
 from scripts import benchmark, benchmark_end_to_end, workload
@@ -16,6 +19,8 @@ from scripts.benchmark_systems import system_of
 from scripts.paper_rows import PLAIN, load_rows
 from tests.commands import TINY as SMALL
 from tests.commands import command
+from tests.interpreter import ran
+from tests.support import REPO
 
 pytestmark = [pytest.mark.system, pytest.mark.one_host]
 
@@ -105,11 +110,11 @@ def test_the_work_is_that_of_the_matrix_products() -> None:
 
 def test_the_training_step_minimises_the_loss_of_its_flags() -> None:
     """Stock and ours have fairseq's own criterion, a row with disagreement its own."""
-    batch = workload.Workload(SETUP).batch
+    batch = workload.Workload(SETUP).batches[0]
     model = workload.build(f"--arch {PLAIN}_tiny --dropout 0", SETUP).train()
 
     def loss(flags: str) -> float:
-        criterion = workload.build_criterion(flags, SETUP).train()
+        criterion = workload.trainer_of(model, flags, SETUP).criterion.train()
         assert criterion.eps == 0.1
         summed, sample_size, _ = criterion(model, batch)
         return (summed / sample_size).item()
@@ -117,6 +122,79 @@ def test_the_training_step_minimises_the_loss_of_its_flags() -> None:
     stock = loss(workload.stock_flags("tiny"))
     assert loss(f"--arch {PLAIN}_tiny") == stock
     assert loss(ROWS["wmt17_zh_en/li2021_output"].command("tiny")) > stock
+
+
+def test_batches_have_the_padding_of_real_ones() -> None:
+    pad = workload.task(SETUP.vocabulary).source_dictionary.pad()
+    for batch in workload.Workload(SETUP).batches:
+        inputs, target = batch["net_input"], batch["target"]
+        kept = {"source": inputs["src_tokens"].ne(pad), "target": target.ne(pad)}
+        assert kept["source"].sum(1).tolist() == inputs["src_lengths"].tolist()
+        assert kept["source"][:, -1].all(), "padded on the left"
+        assert kept["target"][:, 0].all(), "and on the right"
+        assert kept["target"].equal(inputs["prev_output_tokens"].ne(pad))
+        assert batch["ntokens"] == kept["target"].sum()
+        for real in kept.values():
+            assert (real.sum(1) >= real.size(1) * 3 // 4).all()
+            assert real.sum(1).max() == real.size(1)
+
+
+def test_updates_are_those_of_fairseqs_trainer() -> None:
+    flags = f"--arch {PLAIN}_tiny --dropout 0 --lr 0.01"
+    trainer = workload.trainer_of(workload.build(flags, SETUP), flags, SETUP)
+    assert isinstance(trainer, Trainer)
+    assert trainer.cfg.optimization.clip_norm == 1
+    work = workload.Workload(SETUP)
+    step = work.training_step(trainer)
+    losses = [float(step()["loss"]) for _ in range(3 * len(work.batches))]
+    assert losses[-1] < losses[0]
+
+
+PARTS = """
+import sys, time
+from scripts import harness
+
+def part(name, device):
+    print("says", name)
+    harness.record(ok=name != "wrong", found=len(name))
+    if name == "dies":
+        sys.exit("it has died")
+    if name == "hangs":
+        time.sleep(600)
+
+def parts(device):
+    return {f"a {name}": 3.0 if name == "hangs" else 600.0 for name in NAMES}
+
+harness.run_script(lambda: harness.run_parts("doc", {"a": part}, parts, 1, lambda _: 1, str))
+"""
+
+
+def test_parts_go_on_after_failures_and_resume(tmp_path: Path, monkeypatch) -> None:
+    (tmp_path / "scripts").mkdir()
+    program = tmp_path / "work.py"
+
+    def run(names: List[str]) -> Any:
+        program.write_text(PARTS.replace("NAMES", repr(names)), "utf-8")
+        package = tmp_path / "scripts" / "work.py"
+        package.write_text(program.read_text("utf-8"), "utf-8")
+        (tmp_path / "scripts" / "__init__.py").write_text(
+            f"__path__.append({str(REPO / 'scripts')!r})\n", "utf-8"
+        )
+        path = f"{tmp_path}:{REPO}"
+        words = [sys.executable, program, "--device", "cpu", "--output", tmp_path / "out"]
+        return ran(words, tmp_path, PYTHONPATH=path)
+
+    first = run(["dies", "hangs", "right"])
+    assert first.returncode == 1
+    assert [line[:2] for line in first.stdout.splitlines()] == ["!!", "!!", "ok"]
+    assert "it has died" in first.stdout
+    assert "2 of 3 parts: a dies, a hangs" in first.stderr
+    assert "[a right] says right" in (tmp_path / "out" / "log.txt").read_text("utf-8")
+    again = run(["right", "wrong"])
+    assert again.returncode == 1
+    assert [line[:2] for line in again.stdout.splitlines()] == ["--", "!!"]
+    assert "'found': 5" in again.stdout
+    assert {*os.listdir(tmp_path / "out")} == {"records.jsonl", "log.txt", "report.md"}
 
 
 def test_a_row_is_compared_with_stock_of_its_size_and_its_baselines_heads() -> None:

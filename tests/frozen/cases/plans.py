@@ -123,7 +123,6 @@ SCRIPTS = (
     "run_evidence.sh --gpu",
     "run_evidence.sh --gpu --dataset logical_inference",
     "run_composition.sh --jobs 2 --seeds 1,2 --max-update 20",
-    "benchmark_gpu.sh --rows wmt14_en_de/baseline",
     "benchmark_cpu.sh DATA/bin RUN/averaged.pt",
 )
 

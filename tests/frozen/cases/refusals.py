@@ -25,8 +25,11 @@ from tests.support import SMALL as SMALL_MODEL
 from tests.support import TASK, parse
 
 REFUSED = Path(__file__).parents[1] / "data" / "refusals.txt"
-SCRIPTS = ("demo", "test", "run_evidence", "run_experiment", "evaluate", "benchmark_gpu")
-SCRIPTS_REFUSE = ("demo", "run_evidence", "run_experiment", "benchmark_gpu")
+SCRIPTS = (
+    *("demo", "test", "run_evidence", "run_experiment", "evaluate"),
+    *("check_gpu", "benchmark_gpu"),
+)
+SCRIPTS_REFUSE = ("demo", "run_evidence", "run_experiment")
 
 # what a command cannot do without, if it is not an input and --output
 NEEDED = {
