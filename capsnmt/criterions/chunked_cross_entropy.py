@@ -180,6 +180,7 @@ class _Chunks:
         if count_correct:
             self.correct = self.correct + (log_probs.argmax(-1, True).eq(target) & real).sum()
         nll = -log_probs.gather(1, target)
+        p_target = torch.exp(-nll)
         masked = features.to(self.dtype) * real
         self.sum_of_features = self.sum_of_features + masked.sum(0)
         sum_of_scores = (masked * self.sum_of_words).sum(-1, keepdim=True)
@@ -190,9 +191,10 @@ class _Chunks:
         if self.d_features is None and self.d_weight is None:
             return
         # dL/dz without epsilon_i, which is the same for all words and needs no matrix
-        probs = log_probs.exp_()
-        probs.scatter_(1, target, probs.gather(1, target) - self.confidence)
-        d_scores = probs if probs.dtype == scores.dtype else scores.copy_(probs)
+        # They are rounded as they are written; a CPU is faster with a copy.
+        copies = scores.dtype != self.dtype and scores.device.type == "cpu"
+        d_scores = scores.copy_(log_probs.exp_()) if copies else torch.exp(log_probs, out=scores)
+        d_scores.scatter_(1, target, (p_target - self.confidence).to(d_scores.dtype))
         if self.d_features is not None:
             d_features = d_scores @ self.weight - self.smoothing * self.sum_of_words
             self.d_features[tokens] = (d_features * real).to(self.d_features.dtype)
