@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
-from typing import Callable, Dict, List, Optional
+from typing import Callable, Dict, List, Optional, Sequence
 
 import pytest
 
@@ -73,6 +73,20 @@ def succeed(module: str, *arguments: object, stdin: str = "", python: str = sys.
     return done.stdout
 
 
+def logged(module: str, *arguments: object, python: str = sys.executable) -> str:
+    """Run a command that must succeed; return all that it says."""
+    done = command(module, *arguments, python=python)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout + done.stderr
+
+
+def printed(words: Sequence[object], cwd: Optional[Path] = None, **variables: str) -> str:
+    """Run a program by itself, which must succeed; return its standard output."""
+    done = ran(words, cwd, **variables)
+    assert done.returncode == 0, (done.stdout[-3000:], done.stderr[-3000:])
+    return done.stdout
+
+
 def is_refusal(ended: Optional[int], errors: str, *words: str, status: int = 2) -> None:
     """Check the exit status of a command, and the one line of at most 300 characters that it wrote.
 
@@ -100,9 +114,7 @@ def train(
 ) -> str:
     """Train a small model of the architecture for some updates; return its log."""
     arguments = training(data, save, arch, updates, *flags)
-    done = command("fairseq_cli.train", *arguments, python=python)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout + done.stderr
+    return logged("fairseq_cli.train", *arguments, python=python)
 
 
 def in_two(module: str, arguments: List[object], folder: Path) -> str:

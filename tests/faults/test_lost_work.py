@@ -15,7 +15,7 @@ import pytest
 from capsnmt import files
 from capsnmt.process import package_path
 from capsnmt.steps import Step, StepRecords
-from tests.commands import command, is_refusal
+from tests.commands import command, is_refusal, printed
 from tests.interpreter import ran
 from tests.kills.launch import LAUNCHER
 from tests.small_row import BY_EPOCHS, arguments
@@ -39,10 +39,8 @@ def row(tmp_path_factory: pytest.TempPathFactory, prepared: Path) -> List[str]:
 def test_a_launch_without_utf8_and_without_asserts_ends_with_its_scores(
     row: List[str], tmp_path: Path
 ):
-    surroundings = {**ASCII, "PYTHONOPTIMIZE": "1"}
-    words = ["-m", LAUNCHER, *row, *BY_EPOCHS, "--output", tmp_path]
-    done = ran([sys.executable, *words], **surroundings)
-    assert done.returncode == 0, (done.stdout, done.stderr[-3000:])
+    words = [sys.executable, "-m", LAUNCHER, *row, *BY_EPOCHS, "--output", tmp_path]
+    printed(words, **ASCII, PYTHONOPTIMIZE="1")
     folder = tmp_path / "row"
     scores = json.loads((folder / "seed-1" / "scores.json").read_text("utf-8"))
     assert list(scores) == ["news"]
@@ -133,8 +131,7 @@ def test_a_step_below_an_equals_sign_is_the_same_by_any_path(
 
 def test_files_where_a_command_is_run_hide_no_modules_of_its_children(tmp_path: Path) -> None:
     (tmp_path / "argparse.py").write_text("raise SystemExit(3)\n", "utf-8")
-    words = [sys.executable, "-m", "capsnmt.evaluation", "--help"]
-    assert ran(words, cwd=tmp_path, **package_path()).returncode == 0
+    printed([sys.executable, "-m", "capsnmt.evaluation", "--help"], tmp_path, **package_path())
 
 
 @pytest.mark.system
@@ -154,9 +151,8 @@ def test_another_interpreter_and_another_checkout_repeat_nothing(
     # a setting that changes no update, and so does not start a finished training again
     logged = [*BY_EPOCHS, "--set", "train.log-interval=1"]
     words = ["-m", LAUNCHER, *arguments(prepared, launched), *logged]
-    done = ran([python, *words], **elsewhere)
-    assert done.returncode == 0, done.stderr[-3000:]
-    stages = [line for line in done.stdout.splitlines() if line.startswith("-- ")]
+    said = printed([python, *words], **elsewhere)
+    stages = [line for line in said.splitlines() if line.startswith("-- ")]
     assert len(stages) == 4
     assert [line for line in stages if ": complete" not in line] == []
 
@@ -165,9 +161,7 @@ def test_the_evaluation_prints_its_table_on_a_terminal_without_utf8(tmp_path: Pa
     path = tmp_path / "schön"
     path.write_text("das Haus ist schön\n", "utf-8")
     given = [path, "--reference", path, "--input", "plain"]
-    done = ran([sys.executable, "-m", "capsnmt.evaluation", *given], **ASCII)
-    assert done.returncode == 0, done.stderr
-    assert "BLEU" in done.stdout
+    assert "BLEU" in printed([sys.executable, "-m", "capsnmt.evaluation", *given], **ASCII)
 
 
 def test_a_folder_whose_records_are_lost_is_not_continued(

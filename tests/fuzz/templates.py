@@ -72,7 +72,9 @@ def write_archives(folder: Path) -> None:
 
 def write_trained(folder: Path) -> None:
     """Write prepared data, a finished run, its checkpoint as ``model.pt``, and ``source`` text."""
-    run = finish_run(folder, "routed", ROW, 1, *TINY, "--share-all-embeddings")
+    sizes = {flag.lstrip("-"): int(size) for flag, size in zip(TINY[::2], TINY[1::2])}
+    train = {"max-update": 1, **sizes, "share-all-embeddings": True}
+    run = finish_run(folder, "routed", ROW, train)
     kept = ("config.json", "training.json", "scores.json", "checkpoint_last.pt", "checkpoints")
     for path in run.path.parent.rglob("*"):
         if path.name not in kept:

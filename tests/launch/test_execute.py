@@ -136,6 +136,26 @@ def test_a_run_on_a_gpu_is_not_resumed_without_one(
     assert "--gpus is 1, but torch can use none" in launch("--resume", run, status=2)
 
 
+def test_more_gpus_than_there_are_are_refused(
+    launch: Launch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for count, words in ((0, "none of"), (1, "1 of this machine; give --gpus 1..1")):
+        monkeypatch.setattr("torch.cuda.device_count", lambda count=count: count)
+        refused = launch("--config", "multi30k/baseline", "--gpus", 2, status=2)
+        assert f"--gpus is 2, but torch can use {words}" in refused
+    # those of several nodes are not of this machine
+    row = ["--config", write(tmp_path, "tiny", SMALL), "--prepared", tmp_path, "--gpus", 2]
+    assert "has no prepared data" in launch(*row, "--nodes", 2, status=2)
+
+
+def test_a_missing_tokeniser_of_the_target_language_is_refused(
+    launch: Launch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sacrebleu.tokenizers.tokenizer_ja_mecab.MeCab", None)
+    row = ["--config", "multi30k/baseline", "--cpu", "--set", "data.target-lang=ja"]
+    assert "pip install 'sacrebleu[ja]'" in launch(*row, status=2)
+
+
 def test_data_that_differ_from_the_settings_are_refused(
     launch: Launch, given: List[object], tmp_path: Path
 ) -> None:

@@ -99,21 +99,21 @@ def test_a_change_is_another_record_or_one_line(data: st.DataObject) -> None:
         assert "\n" not in line
 
 
+def differ(one: Dict[str, Any], other: Dict[str, Any]) -> bool:
+    """Whether two settings of fairseq-train are different trainings."""
+    made = (replace(CONFIG, settings=replace(SETTINGS, train=each)) for each in (one, other))
+    return any(training_differences(*made, TRAINING, TRAINING))
+
+
 @pytest.mark.parametrize("schedule", ["cosine", "polynomial_decay", "inverse_sqrt"])
 def test_more_updates_are_another_training_where_the_learning_rate_depends_on_them(
     schedule: str,
 ) -> None:
     given = {"cosine": {"lr-period-updates": 9}, "polynomial_decay": {"total-num-update": 9}}
 
-    def differ(**flags: object) -> bool:
-        short, long = (
-            replace(CONFIG, settings=replace(CONFIG.settings, train={**flags, "max-update": end}))
-            for end in (10, 20)
-        )
-        return any(training_differences(short, long, TRAINING, TRAINING))
-
-    assert differ(**{"lr-scheduler": schedule}) == (schedule in given)
-    assert not differ(**{"lr-scheduler": schedule, **given.get(schedule, {})})
+    for more, expected in (({}, schedule in given), (given.get(schedule, {}), False)):
+        flags = {"lr-scheduler": schedule, **more}
+        assert differ({**flags, "max-update": 10}, {**flags, "max-update": 20}) == expected
 
 
 @pytest.mark.parametrize("flag", ["save-interval", "validate-interval-updates"])
@@ -121,14 +121,8 @@ def test_more_updates_are_another_training_where_the_learning_rate_depends_on_th
 def test_other_validations_are_another_training_where_the_learning_rate_follows_them(
     schedule: str, flag: str
 ) -> None:
-    often, seldom = (
-        replace(
-            CONFIG, settings=replace(CONFIG.settings, train={"lr-scheduler": schedule, flag: every})
-        )
-        for every in (1, 2)
-    )
-    found = any(training_differences(often, seldom, TRAINING, TRAINING))
-    assert found == (schedule == "reduce_lr_on_plateau")
+    often, seldom = ({"lr-scheduler": schedule, flag: every} for every in (1, 2))
+    assert differ(often, seldom) == (schedule == "reduce_lr_on_plateau")
 
 
 # --- learning curves

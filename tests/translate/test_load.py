@@ -58,10 +58,6 @@ def test_a_model_that_is_kept_is_found_by_its_name(
     runs: Dict[str, Path], state: Dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run, kept = RunFolder(runs["plain"]), tmp_path / "data set" / "plain" / "seed-1"
-    reference = data_of(run.path).raw("test", "de")
-    output = f"plain={run.generated('test')}"
-    succeed("capsnmt.evaluation", output, "--reference", reference, "--json", tmp_path / "scores")
-    run.scores.write_text(f'{{"test": {(tmp_path / "scores").read_text("utf-8")}}}', "utf-8")
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "plain").symlink_to(run.row)
     given = ("--keep", tmp_path, "--models", "plain/seed-1")

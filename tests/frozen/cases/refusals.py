@@ -91,6 +91,8 @@ def spoilt(folder: Path) -> None:
     shutil.copytree(folder / "runs/baseline/seed-1", folder / "unfinished/seed-1")
     (folder / "unfinished/seed-1/scores.json").unlink()
     spoilt_checkpoints(folder / "saved")
+    shutil.copytree(REFUSED.with_name("rows"), folder / "rows")
+    shutil.copy(folder / "tiny.yaml", folder / "rows" / "base.yaml")
     (folder / "data").mkdir()
     (folder / "dangling").symlink_to("nowhere")
     torch.save({"model": {"weight": torch.ones(1)}}, folder / "weights.pt")
