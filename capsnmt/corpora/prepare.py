@@ -11,14 +11,7 @@ from typing import Callable, Dict, Iterator, List, Optional, Tuple
 from capsnmt import records
 from capsnmt.cli import ConfigurationError, say
 from capsnmt.corpora import binarise as fairseq
-from capsnmt.corpora import subwords
-from capsnmt.corpora.cleaning import (
-    Judge,
-    count_known,
-    judge_subwords,
-    judge_tokens,
-    write_kept,
-)
+from capsnmt.corpora import cleaning, subwords
 from capsnmt.corpora.parallel import map_file, map_jobs
 from capsnmt.corpora.prepared import DataManifest, FileRecord, PreparedData
 from capsnmt.corpora.raw import write_raw
@@ -89,7 +82,7 @@ class Preparation:
         recipe = self.recipe
         pairs = [(split, side) for split in recipe.subsets for side in recipe.languages]
         texts = self._texts()
-        limited = [self._keep("limit train", judge_subwords, "bpe", "limited")]
+        limited = [self._keep("limit train", cleaning.judge_subwords, "bpe", "limited")]
         if not recipe.cleaning.max_subwords:
             limited = []
         return [
@@ -97,7 +90,7 @@ class Preparation:
             self._raw(),
             *(self._lowercase(text) for text in texts if recipe.lowercase),
             *map(self._tokenise, texts),
-            self._keep("clean train", judge_tokens, "tokenised", "clean"),
+            self._keep("clean train", cleaning.judge_tokens, "tokenised", "clean"),
             self._learn(),
             *(self._segment(*pair) for pair in pairs),
             *limited,
@@ -203,11 +196,11 @@ class Preparation:
         made = partial(map_file, function, read, self.workers)
         return Step(f"{name} {file}", (written,), (read,), function=made)
 
-    def _keep(self, name: str, judge: Judge, before: str, after: str) -> Step:
+    def _keep(self, name: str, judge: cleaning.Judge, before: str, after: str) -> Step:
         """Return a step that keeps some of the training pairs, and counts the others."""
         limits = self.recipe.cleaning
         read, written = self._files(before, "train"), self._files(after, "train")
-        function = partial(write_kept, judge, limits, read, self.workers)
+        function = partial(cleaning.write_kept, judge, limits, read, self.workers)
         return Step(name, written, read, function=function, settings=limits)
 
     def _learn(self) -> Step:
@@ -286,7 +279,8 @@ class Preparation:
         others = [split for split in self.recipe.subsets if split != "train"]
         tokenised = {split: self._files("tokenised", split) for split in others}
         known = {}
-        for split, (count, total) in count_known(self._files("clean", "train"), tokenised).items():
+        found = cleaning.count_known(self._files("clean", "train"), tokenised)
+        for split, (count, total) in found.items():
             if count:
                 known[split] = count
                 say(f"  WARNING: {count:,} of {total:,} pairs of {split} are training pairs too")
@@ -296,8 +290,8 @@ class Preparation:
         self, steps: List[Step], done: StepRecords, known: Dict[str, int]
     ) -> DataManifest:
         recipe = self.recipe
-        cleaning = [step.name for step in steps if step.name in ("clean train", "limit train")]
-        dropped: Dict[str, Dict[str, int]] = {name: done.records[name].notes for name in cleaning}
+        kept = [step.name for step in steps if step.name in ("clean train", "limit train")]
+        dropped: Dict[str, Dict[str, int]] = {name: done.records[name].notes for name in kept}
         files = [
             file
             for step in steps
