@@ -104,9 +104,8 @@ def main(argv: List[str]) -> None:
     from capsnmt.host import load_plugin
 
     load_plugin(args.user_dir)
-    from capsnmt.analysis.analyse import ANALYSES, analyse
+    from capsnmt.analysis.analyse import ANALYSES, analyse, write
     from capsnmt.analysis.model import Scope
-    from capsnmt.analysis.page import write
 
     given = vars(args)
     del given["user_dir"]

@@ -1,22 +1,30 @@
-"""Analyse models one after the other."""
+"""Analyse models one after the other, and write CSV files, figures, arrays and the page."""
 
 from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, field
-from typing import Dict, List, Sequence, Type
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Type
 
-from capsnmt.analysis.ablation import HeadAblation, LayerAblation, LayerBleu
+import msgspec
+
+from capsnmt.analysis.ablation import TEST, HeadAblation, LayerAblation, LayerBleu
 from capsnmt.analysis.agreement import Agreement
 from capsnmt.analysis.attention import AttentionStatistics, Disagreement
-from capsnmt.analysis.base import Analysis, NotApplicableError
+from capsnmt.analysis.base import Analysis, Cell, NotApplicableError
 from capsnmt.analysis.head_tsne import HeadTSNE
 from capsnmt.analysis.hooks import observe
 from capsnmt.analysis.layer_weights import LayerWeights
 from capsnmt.analysis.model import AnalysedModel, NamedCheckpoint, Scope, load
+from capsnmt.analysis.plots import Figure
 from capsnmt.analysis.sentences import Sentences
 from capsnmt.analysis.similarity import Anisotropy, Similarity
+from capsnmt.pages.page import Table, csv_text, write_page
 
+HERE = Path(__file__).parent
+DIGITS = 6
+LONGEST_TABLE = 400  # rows; the CSV file holds all
 # in the order of the page
 ANALYSES: Dict[str, Type[Analysis]] = {
     analysis.name: analysis
@@ -77,3 +85,71 @@ def _analyse(model: AnalysedModel, names: Sequence[str], findings: Findings) -> 
         finished.finish(model)
         findings.of.setdefault(finished.name, {})[model.name] = finished
     findings.sentences[model.name] = len(model.chosen)
+
+
+def write(findings: Findings, output: Path, command: str) -> Path:
+    """Write all files and return the page."""
+    tables = {name: table(ANALYSES[name], models) for name, models in findings.of.items()}
+    figures = {name: figures_of(ANALYSES[name], findings) for name in findings.of}
+    files = {f"{name}.csv": csv_text(rows) for name, rows in tables.items()}
+    extra = script = ""
+    if Sentences.name in findings.of:
+        files["sentences.json"] = data = sentences_json(findings.of[Sentences.name])
+        data = data.replace("<", "\\u003c")  # so that nothing ends the element
+        extra = (HERE / "browser.html").read_text("utf-8").replace("DATA", data)
+        script = (HERE / "browser.js").read_text("utf-8")
+    systems = [
+        [each.name, f"{findings.sentences[each.name]:,}", str(each.path), str(each.data)]
+        for each in findings.checkpoints
+    ]
+    context = {
+        "findings": findings,
+        "test": TEST.in_words,
+        "figures": figures,
+        "tables": {name: page_table(rows) for name, rows in tables.items()},
+        "command": command,
+        "systems": Table(["system", "sentences", "checkpoint", "data"], systems),
+    }
+    drawn = {f"figures/{each.name}": each.draw for of in figures.values() for each in of}
+    return write_page(HERE / "analysis.md.j2", output, context, drawn, files, extra, script)
+
+
+def figures_of(analysis: Type[Analysis], findings: Findings) -> List[Figure]:
+    """Return the figures of an analysis; every model of the page has a colour of its own."""
+    models: Mapping[str, Any] = findings.of[analysis.name]
+    rows: Dict[str, List[Dict[str, Cell]]] = {each.name: [] for each in findings.checkpoints}
+    for name, of_model in models.items():
+        rows[name] = [dict(zip(analysis.columns, row)) for row in of_model.rows()]
+    return [*(plot.figure(rows) for plot in analysis.plots), *analysis.figures(models)]
+
+
+def table(analysis: Type[Analysis], models: Mapping[str, Analysis]) -> List[Sequence[Any]]:
+    """Return header and rows of the CSV file of an analysis."""
+    rows = [(name, *map(cell, row)) for name, each in models.items() for row in each.rows()]
+    return [("system", *analysis.columns), *rows]
+
+
+def cell(value: Cell) -> Any:
+    """Return a cell of a CSV file; empty where there is no number."""
+    if isinstance(value, float):
+        return "" if value != value else round(value, DIGITS)
+    return "" if value is None else value
+
+
+def page_table(rows: Sequence[Sequence[Any]]) -> Optional[Table]:
+    """Return the rows as a table of the page, unless they are too many."""
+    if not 1 < len(rows) <= LONGEST_TABLE:
+        return None
+    header, *body = rows
+    texts = [any(isinstance(each, str) and each for each in column) for column in zip(*body)]
+    return Table(header, body, len(texts) - texts[::-1].index(True))
+
+
+def sentences_json(models: Mapping[str, Any]) -> str:
+    """Return the kept sentences as JSON: of each, what each model has, or null."""
+    kept = [analysis.kept for analysis in models.values()]
+    sentences = [
+        {"number": number, "systems": [of_model.get(number) for of_model in kept]}
+        for number in sorted(set().union(*kept))
+    ]
+    return msgspec.json.encode({"systems": [*models], "sentences": sentences}).decode()

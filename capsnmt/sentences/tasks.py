@@ -20,8 +20,7 @@ from torch import Tensor
 from capsnmt.cli import ConfigurationError, exits_as_errors
 from capsnmt.models.switches import check, switch
 from capsnmt.sentences.examples import SPLITS, Example
-from capsnmt.sentences.logic import RELATIONS, VARIABLES
-from capsnmt.sentences.logical_inference import MAX_OPERATORS, read_split
+from capsnmt.sentences.logical_inference import MAX_OPERATORS, RELATIONS, VARIABLES, read_split
 from capsnmt.sentences.senteval import LENGTHS, TASKS, read_task, require_task
 
 logger = logging.getLogger(__name__)

@@ -19,8 +19,7 @@ from unittest.mock import patch
 import pytest
 import torch
 
-from capsnmt.analysis.analyse import analyse
-from capsnmt.analysis.page import table, write
+from capsnmt.analysis.analyse import analyse, table, write
 from capsnmt.analysis.sentences import with_few_columns
 from capsnmt.pages.page import csv_text
 from tests.analysis.oracles import by_strongest

@@ -11,7 +11,7 @@ import pytest
 
 from capsnmt.cli import ConfigurationError
 from capsnmt.sentences import build, logical_inference, senteval
-from capsnmt.sentences.logic import parse, relation
+from capsnmt.sentences.logical_inference import parse, relation
 from capsnmt.sentences.senteval import TASKS
 from tests.corpora.server import serving
 from tests.real_data import library

@@ -11,8 +11,7 @@ from typing import Dict, List
 import pytest
 
 from capsnmt.sentences.build import balance, bigram_shift, sentence_length, word_content
-from capsnmt.sentences.logic import VARIABLES, parse, relation
-from capsnmt.sentences.logical_inference import read_file
+from capsnmt.sentences.logical_inference import VARIABLES, parse, read_file, relation
 from tests.real_data import real_data
 
 pytestmark = pytest.mark.one_host  # text: no host is loaded
