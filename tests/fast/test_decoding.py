@@ -31,7 +31,7 @@ def test_the_kernel_chooses_as_torch_does(words: int, beam: int, only: int) -> N
     for given in (normal, normal.double()):
         scores, chosen, beams = choose(given, totals, 2 * beam, 1, 2, only, normal=True)
         rows = torch.arange(3).unsqueeze(1) * beam + beams
-        expected = normal[rows, chosen] + totals.gather(1, beams)
+        expected = given[rows, chosen] + totals.gather(1, beams)
         torch.testing.assert_close(scores[possible], expected[possible])
     logits[beam] = torch.nan
     assert choose(logits, totals, 2 * beam, 1, 2, -1)[0][1].isnan().all()

@@ -28,6 +28,7 @@ from tests.support import (
     PAD,
     SMALL,
     TASK,
+    build,
     build_system,
     encoder_input,
     every_system,
@@ -193,6 +194,17 @@ def test_every_decoder_is_searched_by_us(
     flags: Tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert not compared(monkeypatch, [prepared(*flags)])
+
+
+@torch.no_grad()
+def test_an_adaptive_softmax_is_searched_by_us(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = build(
+        "capsnmt_transformer", "--adaptive-softmax-cutoff=8,12", "--criterion=adaptive_loss"
+    )
+    for parameter in model.parameters():
+        parameter.add_(torch.randn_like(parameter), alpha=0.4)
+    for dtype in (torch.float32, torch.float64):
+        assert not compared(monkeypatch, [model.to(dtype)])
 
 
 def test_a_decoder_that_keeps_the_source_among_its_words_is_left_to_fairseq(
@@ -387,8 +399,8 @@ def test_a_model_that_has_diverged_ends_as_with_fairseq(
     with torch.no_grad():
         model.decoder.output_projection.weight[FIRST + 2] = weight
     found = []
-    for build in (FairseqTask.build_generator.__wrapped__, FairseqTask.build_generator):
+    for building in (FairseqTask.build_generator.__wrapped__, FairseqTask.build_generator):
         with pytest.raises((AssertionError, RuntimeError)) as error:
-            generated(build, [model])
+            generated(building, [model])
         found.append(repr(error.value))
     assert found[0] == found[1]

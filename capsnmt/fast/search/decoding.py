@@ -64,7 +64,7 @@ def choose(
             ),
         )
         return scores, words, beams
-    lprobs = logits.float() if normal else torch.log_softmax(logits, -1, dtype=torch.float32)
+    lprobs = logits.clone() if normal else torch.log_softmax(logits, -1, dtype=torch.float32)
     lprobs[:, pad] = -torch.inf
     if never >= 0:
         lprobs[:, never] = -torch.inf

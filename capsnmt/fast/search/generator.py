@@ -134,7 +134,8 @@ class Model:
         if normal:
             given = logits[:, -1:], more
             logits = self.model.get_normalized_probs(given, log_probs=True, sample=None)
-        return logits[:, -1].float()
+        logits = logits[:, -1]
+        return logits if logits.dtype == torch.float64 else logits.float()
 
     def reorder(self, rows: Tensor) -> None:
         """Reorder by hypotheses the caches whose keys are in order, and what others keep."""
