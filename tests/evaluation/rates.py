@@ -10,11 +10,13 @@ from itertools import product
 from typing import Callable, Dict, Iterator, List, Sequence, Tuple
 
 import numpy as np
+from sacrebleu.metrics import BLEU
+from sacrebleu.metrics.base import Metric
 
 from capsnmt.evaluation.metrics import measure_of, segment_mean
 from capsnmt.evaluation.resampling import resample
 from capsnmt.evaluation.scores import BOOTSTRAP, CENTRED, RANDOMIZATION, Comparison, Method, Test
-from capsnmt.evaluation.significance import compare, p_value
+from capsnmt.evaluation.significance import compare, p_value, sign_test
 
 SEGMENTS = 300
 # standard deviations of the difference of two systems with one seed: what seeds, sentences (one
@@ -45,25 +47,44 @@ def sentences(
     return experiment
 
 
+def signs(statistics: Sequence[np.ndarray], bleu: Metric) -> Callable[..., float]:
+    """Return an experiment of the sign test without a difference, as :func:`sentences`."""
+
+    def experiment(random: np.random.Generator) -> float:
+        chosen = random.integers(len(statistics[0]), size=SEGMENTS)
+        swapped = random.integers(2, size=(SEGMENTS, 1), dtype=bool)
+        one, other = (each[chosen] for each in statistics)
+        pair = np.where(swapped, other, one), np.where(swapped, one, other)
+        return sign_test(bleu, *pair).p_value
+
+    return experiment
+
+
 def trained(
-    random: np.random.Generator, seeds: int, source: str, difference: float = 0.0
+    random: np.random.Generator, seeds: int, source: str, difference: float = 0.0, sets: int = 1
 ) -> Tuple[Comparison, List[np.ndarray]]:
-    """Draw the scores of two systems, the second better by a difference; compare them."""
+    """Draw the scores of two systems, the second better by a difference; compare them.
+
+    Of several test sets each seed has one level; sentences and luck are of each set.
+    """
     of_seed, of_sentence, luck = SOURCES[source]
-    common = 5 * random.standard_normal(SEGMENTS)
-    outputs = []
-    for better in (0.0, difference):
-        own = of_sentence * random.standard_normal(SEGMENTS)
-        for _ in range(seeds):
-            of_one = own + luck * random.standard_normal(SEGMENTS)
-            level = better + of_seed * random.standard_normal() * 0.5**0.5
-            outputs.append(common + level + of_one * (SEGMENTS / 2) ** 0.5)
+    levels = of_seed * random.standard_normal((2, seeds)) * 0.5**0.5
+    levels[1] += difference
     mean = segment_mean(SEGMENTS)
     test = Test(baseline="a", method=BOOTSTRAP, samples=400, seed=int(random.integers(2**31)))
-    given = {"x": (mean, [mean.statistics(each) for each in outputs])}
-    scored = resample(given, [*range(2 * seeds)], test, fewest=400)
+    scored, outputs = [], []
+    for number in range(sets):
+        common = 5 * random.standard_normal(SEGMENTS)
+        outputs = []
+        for of_system in levels:
+            own = of_sentence * random.standard_normal(SEGMENTS)
+            for level in of_system:
+                of_one = own + luck * random.standard_normal(SEGMENTS)
+                outputs.append(common + level + of_one * (sets * SEGMENTS / 2) ** 0.5)
+        given = {"x": (mean, [mean.statistics(each) for each in outputs])}
+        scored.append(resample(given, [*range(2 * seeds)], test, content=number, fewest=400))
     places = {"a": [*range(seeds)], "b": [*range(seeds, 2 * seeds)]}
-    return compare(places, [scored], test)[0], outputs
+    return compare(places, scored, test)[0], outputs
 
 
 def plain_bootstrap(random: np.random.Generator, outputs: Sequence[np.ndarray]) -> float:
@@ -78,11 +99,11 @@ def plain_bootstrap(random: np.random.Generator, outputs: Sequence[np.ndarray]) 
     return p_value(test, float(delta), drawn, drawn)
 
 
-def seeds_and_sentences(seeds: int, source: str, which: str) -> Callable[..., float]:
+def seeds_and_sentences(seeds: int, source: str, which: str, sets: int = 1) -> Callable[..., float]:
     """Return an experiment without a difference, which is tested over seeds."""
 
     def experiment(random: np.random.Generator) -> float:
-        comparison, outputs = trained(random, seeds, source)
+        comparison, outputs = trained(random, seeds, source, sets=sets)
         if which == "plain":
             return plain_bootstrap(random, outputs)
         found = getattr(comparison, which)
@@ -97,7 +118,7 @@ def rate(experiment: Callable[[np.random.Generator], float], experiments: int) -
     return float(np.mean([experiment(random) < 0.05 for _ in range(experiments)]))
 
 
-def lines(statistics: Sequence[np.ndarray], score: Callable, experiments: int) -> Iterator[str]:
+def lines(statistics: Sequence[np.ndarray], bleu: Metric, experiments: int) -> Iterator[str]:
     """Yield the lines of the table, in percent."""
     yield "| p < 0.05 without a difference, in % | seeds | sentences | luck |"
     yield "| :-- | --: | --: | --: |"
@@ -107,35 +128,36 @@ def lines(statistics: Sequence[np.ndarray], score: Callable, experiments: int) -
         "sacreBLEU's bootstrap": BOOTSTRAP,
     }
     for name, method in named.items():
-        found = rate(sentences(statistics, score, method), experiments)
+        found = rate(sentences(statistics, measure_of(bleu).scores, method), experiments)
         yield f"| two outputs, BLEU: {name} |  | {100 * found:.1f} |  |"
+    found = rate(signs(statistics, bleu), experiments)
+    yield f"| two outputs, BLEU: sign test |  | {100 * found:.1f} |  |"
     tests = {
-        "over seeds and sentences": "p_value",
-        "Welch's, over seeds": "welch_p_value",
-        "hierarchical bootstrap by draws alone, not printed": "plain",
+        "over seeds and sentences": ("p_value", 1),
+        "over seeds, sentences and two test sets": ("p_value", 2),
+        "Welch's, over seeds": ("welch_p_value", 1),
+        "hierarchical bootstrap by draws alone, not printed": ("plain", 1),
     }
-    for (name, which), seeds in product(tests.items(), (3, 6)):
+    for (name, (which, sets)), seeds in product(tests.items(), (3, 5)):
         cells = []
         for source in SOURCES:
-            rated = rate(seeds_and_sentences(seeds, source, which), experiments)
+            rated = rate(seeds_and_sentences(seeds, source, which, sets), experiments)
             skipped = which == "welch_p_value" and source == "sentences"  # to it, a difference
             cells.append("" if skipped else f"{100 * rated:.1f}")
         yield f"| {seeds} seeds: {name} | {' | '.join(cells)} |"
 
 
-def main(experiments: int = 2000) -> None:
+def main(experiments: int = 10000) -> None:
     """Print the table."""
-    from sacrebleu.metrics import BLEU
-
     from tests.evaluation.conftest import read_gzip
     from tests.real_data import real_data
 
     folder = real_data("significance")
     names = ("ref", "sys1", "sys2")
     reference, *outputs = (read_gzip(folder / f"ted.{name}.detok.eng.gz") for name in names)
-    bleu = measure_of(BLEU(references=[reference]))
-    statistics = [bleu.statistics(each) for each in outputs]
-    for line in lines(statistics, bleu.scores, experiments):
+    bleu = BLEU(references=[reference])
+    statistics = [measure_of(bleu).statistics(each) for each in outputs]
+    for line in lines(statistics, bleu, experiments):
         print(line, flush=True)
 
 
