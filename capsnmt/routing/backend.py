@@ -50,8 +50,8 @@ class Kernel(Protocol):
     def backend(self) -> str:
         """The backend that it is of: a name in :data:`BACKENDS`."""
 
-    def covers(self, tensors: Tensors) -> bool:
-        """Return whether it computes with these tensors of the operator, here and now."""
+    def routes(self, device_type: str, dtype: torch.dtype, shape: Sequence[int]) -> bool:
+        """Return whether it routes votes of this dtype, a token's of ``shape [I, N, D]``."""
 
     def obstacle(self, device_type: str) -> Optional[str]:
         """Return why it cannot run here on this device type, None if it can."""

@@ -78,4 +78,10 @@ def dynamic_kernel(
     return out, b + agreement(out, votes)
 
 
-OPERATOR = Operator("dynamic_routing", dynamic_kernel, rows=3)
+OPERATOR = Operator(
+    "dynamic_routing",
+    dynamic_kernel,
+    rows=3,
+    signature="Tensor votes, Tensor? inputs, Tensor? outputs, int iterations",
+    results=2,
+)

@@ -12,6 +12,7 @@ from typing import Any, Dict, List, Optional, Sequence, Set, cast
 import torch
 from torch import Tensor
 
+from . import in_graph
 from .backend import (
     OBSTACLES,
     BackendError,
@@ -27,7 +28,7 @@ from .checks import check_iterations
 from .inputs_kept import keep_inputs
 from .numerics import compute_dtype, rounded, without_autocast
 from .recording import append_record, is_recording
-from .tracing import is_traced
+from .tracing import is_followed, is_traced
 
 COMPILE_MINIMUM = 2**20
 """Smallest number of votes for which ``auto`` compiles (1,024 tokens x 8 x 128).
@@ -55,6 +56,8 @@ class Operator:
         rows: how many of its tensors have a row for each token: the votes, masks. All tokens share
             the others. Each may be None but the votes.
         has_products: it consists of matrix products, whose results a compiled graph keeps.
+        signature: its tensors and options as torch's schemas have them.
+        results: 1, the capsules, or 2: also the logits.
         kernels: what computes it faster, in the order in which a call looks for one.
         precise: the function in fp32 or better.
     """
@@ -63,14 +66,17 @@ class Operator:
     function: Function
     rows: int
     has_products: bool = False
+    signature: str = ""
+    results: int = 1
     kernels: List[Kernel] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.precise = full_precision(self.function)
 
     def add(self, kernel: Kernel) -> None:
-        """Let calls take a kernel that covers them, after those that have been added before."""
+        """Let calls take a kernel that routes them, after those that have been added before."""
         self.kernels.append(kernel)
+        in_graph.register(self.name, self.signature, self.results, kernel, self.precise)
         OBSTACLES[kernel.backend] = kernel.obstacle
 
     def __call__(
@@ -93,7 +99,11 @@ class Operator:
         own = [None if x is None else flatten(x) for x in (votes, *others)[: self.rows]]
         tensors = (*own, *others[self.rows - 1 :])
         if is_traced():
-            results = self.precise(*tensors, **options)
+            operation = in_graph.operation_for(self.name, backend, tensors)
+            if operation is None:
+                results = self.precise(*tensors, **options)
+            else:
+                results = operation(*tensors, *options.values())
         elif is_recording():
             trace: List[Tensor] = []
             results = self.precise(*tensors, **options, trace=trace)
@@ -115,8 +125,9 @@ class Operator:
         them: it has more memory, and less time.
         """
         votes = cast(Tensor, tensors[0])
-        for kernel in self.kernels:
-            if allows(backend, kernel) and kernel.covers(tensors):
+        kind = votes.device.type, votes.dtype, votes.shape[1:]
+        for kernel in [] if is_followed(tensors) else self.kernels:
+            if allows(backend, kernel) and kernel.routes(*kind):
                 return keep_inputs(kernel.forward, tensors, options, kernel.backward, self.precise)
         on_cpu = votes.device.type == "cpu"
         eager = self.precise

@@ -48,4 +48,6 @@ def simple_kernel(votes: Tensor, iterations: int, trace: Optional[List[Tensor]] 
     return out
 
 
-OPERATOR = Operator("simple_routing", simple_kernel, rows=1)
+OPERATOR = Operator(
+    "simple_routing", simple_kernel, rows=1, signature="Tensor votes, int iterations"
+)

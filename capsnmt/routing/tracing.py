@@ -26,6 +26,15 @@ def is_traced() -> bool:
     return bool(is_compiling()) or bool(is_exporting()) or bool(torch.jit.is_tracing())
 
 
+def is_compiled() -> bool:
+    """Return whether ``torch.compile`` records this call, for this process and no other.
+
+    Of a torch that does not tell it from ``torch.export``, before 2.7, nothing is known to be so.
+    """
+    is_exporting = getattr(torch.compiler, "is_exporting", None)
+    return bool(is_exporting and not is_exporting() and torch.compiler.is_dynamo_compiling())
+
+
 def is_followed(tensors: Sequence[Optional[Tensor]]) -> bool:
     """Return whether torch must see each operation on tensors: nothing may take its place.
 

@@ -283,3 +283,33 @@ def test_no_tokens_give_no_capsules():
     for name in ("em_routing", "dynamic_routing", "simple_routing"):
         for tensor in run(OPERATORS[name], [torch.zeros(0, 3, 4, 2)], 3, BACKEND):
             assert tensor.size(0) == 0
+
+
+@pytest.mark.skipif(
+    not hasattr(torch.compiler, "is_exporting"), reason="before torch 2.7 graphs have no kernels"
+)
+@pytest.mark.parametrize("name", FUSED)
+def test_a_graph_of_torch_compile_calls_the_kernels_and_computes_the_same(name):
+    operator, graphs = FUSED[name], []
+
+    def route(votes):
+        results = operator(2 * votes, 2, backend=BACKEND)  # 2: it is a graph of more than that
+        return results if isinstance(results, tuple) else (results,)
+
+    def record(graph, _):
+        graphs.append(graph)
+        return graph
+
+    given = random(2, 3, 4, 5).to(DEVICE).requires_grad_()
+    with torch.device(DEVICE):
+        expected = route(given)
+    cotangents = [random(*result.shape, seed=3).to(result) for result in expected]
+    expected = [*expected, *torch.autograd.grad(expected, given, cotangents)]
+    torch._dynamo.reset()
+    for backend_ in (record, "aot_eager"):  # the second also runs without numbers
+        with torch.device(DEVICE):
+            found = torch.compile(route, backend=backend_, fullgraph=True, dynamic=True)(given)
+        found = [*found, *torch.autograd.grad(found, given, cotangents)]
+        assert all(map(torch.equal, found, expected))
+    operation = f"{name.split(',')[0]}_{BACKEND}"
+    assert any(operation in str(node.target) for node in graphs[0].graph.nodes)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass
-from typing import Any, Dict, Optional, Sequence, Tuple, Union, cast
+from typing import Any, Dict, Optional, Sequence, Tuple, Union
 
 import torch
 from torch import Tensor
@@ -21,7 +21,6 @@ from torch import Tensor
 from capsnmt.routing import dynamic, em, inverted, simple
 from capsnmt.routing.backend import Tensors
 from capsnmt.routing.operator import Operator
-from capsnmt.routing.tracing import is_followed
 
 from . import build
 
@@ -36,11 +35,10 @@ class CppKernel:
     normalise: bool = False
     backend: str = "cpp"
 
-    def covers(self, tensors: Tensors) -> bool:
-        """Return whether it routes these votes; the first call builds it, or warns."""
-        votes = cast(Tensor, tensors[0])
-        of_cpu = votes.device.type == "cpu" and votes.dtype in (torch.float32, torch.bfloat16)
-        return of_cpu and not is_followed(tensors) and build.is_built("routing")
+    def routes(self, device_type: str, dtype: torch.dtype, shape: Sequence[int]) -> bool:
+        """Return whether it routes such votes; the first call builds it, or warns."""
+        of_cpu = device_type == "cpu" and dtype in (torch.float32, torch.bfloat16)
+        return of_cpu and build.is_built("routing")
 
     def obstacle(self, device_type: str) -> Optional[str]:
         """Return why it cannot run here on this device type, None if it can."""

@@ -102,8 +102,11 @@ def backward(
         tokens_per_program=tokens_per_program,
         **shared_arguments(votes, activation, iterations, variance_floor),
     )
-    g_beta_a, g_beta_u = g_betas.sum(1)
-    return g_votes, g_activation, g_beta_a.to(beta_a.dtype), g_beta_u.to(beta_u.dtype)
+    # each by itself: an operation of torch may not return two views of a tensor
+    g_beta_a, g_beta_u = (
+        each.sum(0).to(beta.dtype) for each, beta in zip(g_betas, (beta_a, beta_u))
+    )
+    return g_votes, g_activation, g_beta_a, g_beta_u
 
 
 EM = SimpleNamespace(forward=forward, backward=backward)

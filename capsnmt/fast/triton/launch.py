@@ -20,7 +20,7 @@ import importlib.util
 import math
 import os
 from dataclasses import dataclass
-from typing import Any, List, Optional, Sequence, Tuple, cast
+from typing import Any, List, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
@@ -29,7 +29,6 @@ from torch.torch_version import TorchVersion
 from capsnmt.routing import dynamic, em, inverted, simple, vertical
 from capsnmt.routing.backend import Tensors, explained
 from capsnmt.routing.operator import Operator
-from capsnmt.routing.tracing import is_followed
 
 OLDEST_TRITON = "3.3"
 INTERPRETER_FLAG = "TRITON_INTERPRET"  # Triton's own: kernels run as numpy code, on a CPU
@@ -49,12 +48,6 @@ def threads_of(tile: int) -> int:
 def padded(size: int) -> int:
     """Return the smallest power of two that is at least ``size``."""
     return 1 << (size - 1).bit_length()
-
-
-def fits(votes: Tensor) -> bool:
-    """Return whether the kernels route these votes: neither fp64 nor large tiles."""
-    tile = math.prod(padded(size) for size in votes.shape[1:])
-    return votes.dtype != torch.float64 and tile <= MAXIMUM_TILE
 
 
 def interprets() -> bool:
@@ -84,9 +77,9 @@ class TritonKernel:
     launcher: str
     backend: str = "triton"
 
-    def covers(self, tensors: Tensors) -> bool:
-        """Return whether it routes these votes."""
-        return fits(cast(Tensor, tensors[0])) and not is_followed(tensors)
+    def routes(self, device_type: str, dtype: torch.dtype, shape: Sequence[int]) -> bool:
+        """Return whether it routes such votes: neither fp64 nor a large tile."""
+        return dtype != torch.float64 and math.prod(map(padded, shape)) <= MAXIMUM_TILE
 
     def obstacle(self, device_type: str) -> Optional[str]:
         """Return why it cannot run here on this device type, None if it can."""

@@ -1,0 +1,127 @@
+"""Kernels in the graphs of ``torch.compile``: each is one operation of torch, which a graph calls.
+
+A graph that records the equations of an operator instead generates code of its own for them, a
+dozen launches where a kernel has one. The operations are ``torch.ops.capsnmt.OPERATOR_BACKEND`` and
+``.._gradient``; torch.export and jit.trace record the equations, for programs that run elsewhere.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Optional, Sequence, Tuple, cast
+
+import torch
+from torch import Tensor
+
+from .backend import Function, Kernel, allows, backend_obstacle
+from .inputs_kept import gradients_by
+from .tracing import is_compiled
+
+KERNELS: Dict[str, List[Tuple[str, Kernel]]] = {}
+"""Operator -> the operations of its kernels, and the kernels, in the order of the operator."""
+
+
+def register(
+    operator: str, signature: str, results: int, kernel: Kernel, equations: Function
+) -> None:
+    """Register the operations of a kernel, where torch has operations of one's own (2.4).
+
+    Args:
+        operator: its name.
+        signature: its tensors and options, as torch's schemas have them.
+        results: 1, the capsules, or 2: also the logits.
+        kernel: what computes it.
+        equations: what computes it for votes of a shape that the kernel does not route.
+    """
+    if not hasattr(torch.library, "custom_op") or not signature:
+        return
+    name = f"capsnmt::{operator}_{kernel.backend}"
+    options = [word.split()[1] for word in signature.split(", ") if not word.startswith("Tensor")]
+    count = len(signature.split(", ")) - len(options)
+
+    def split(given: Sequence[Any]) -> Tuple[Sequence[Optional[Tensor]], Dict[str, Any]]:
+        return given[:count], dict(zip(options, given[count:]))
+
+    def routes(tensors: Sequence[Optional[Tensor]]) -> bool:
+        votes = cast(Tensor, tensors[0])
+        return kernel.routes(votes.device.type, votes.dtype, votes.shape[1:])
+
+    def made(found: Any) -> Any:
+        return found[0] if results == 1 else tuple(found)
+
+    def forward(*given: Any) -> Any:
+        tensors, chosen = split(given)
+        found = (kernel.forward if routes(tensors) else equations)(*tensors, **chosen)
+        found = found if isinstance(found, tuple) else (found,)
+        return made([each.contiguous() for each in found])
+
+    def shapes(*given: Any) -> Any:
+        tokens, I, N, D = given[0].shape
+        return made([given[0].new_empty(tokens, N, D), given[0].new_empty(tokens, I, N)])
+
+    def gradients(*given: Any) -> List[Tensor]:
+        tensors, chosen = split(given[results:])
+        if routes(tensors):
+            found = kernel.backward(given[:results], *tensors, **chosen)
+        else:
+            needed = [learns(each) for each in tensors]
+            found = gradients_by(equations, tensors, needed, given[:results], chosen)
+        return [each.contiguous() for each in found if each is not None]
+
+    def gradient_shapes(*given: Any) -> List[Tensor]:
+        return [torch.empty_like(each) for each in split(given[results:])[0] if learns(each)]
+
+    def keep(ctx: Any, inputs: Tuple[Any, ...], output: Any) -> None:
+        tensors, ctx.chosen = split(inputs)
+        ctx.save_for_backward(*tensors)
+        ctx.set_materialize_grads(False)
+
+    def backward(ctx: Any, *g_results: Optional[Tensor]) -> Tuple[Optional[Tensor], ...]:
+        tensors = ctx.saved_tensors
+        found = iter(gradient(*g_results, *tensors, *ctx.chosen.values()))
+        each = [next(found) if learns(tensor) else None for tensor in tensors]
+        return (*each, *[None for _ in options])
+
+    g_results = ", ".join(f"Tensor? g_{place}" for place in range(results))
+    returned = "Tensor" if results == 1 else "(Tensor, Tensor)"
+    operation = torch.library.custom_op(
+        name, forward, mutates_args=(), schema=f"({signature}) -> {returned}"
+    )
+    gradient = torch.library.custom_op(
+        f"{name}_gradient",
+        gradients,
+        mutates_args=(),
+        schema=f"({g_results}, {signature}) -> Tensor[]",
+    )
+    operation.register_fake(shapes)
+    gradient.register_fake(gradient_shapes)
+    operation.register_autograd(backward, setup_context=keep)
+    KERNELS.setdefault(operator, []).append((name, kernel))
+
+
+def learns(tensor: Optional[Tensor]) -> bool:
+    """Return whether a kernel computes the gradient of a tensor: it is there, and no mask."""
+    return tensor is not None and tensor.is_floating_point()
+
+
+def operation_for(
+    operator: str, backend: str, tensors: Sequence[Optional[Tensor]]
+) -> Optional[Any]:
+    """Return the operation by which a graph of ``torch.compile`` routes, None for the equations."""
+    votes = tensors[0]
+    if votes is None or not is_compiled() or operator not in KERNELS:
+        return None
+    name = chosen(operator, backend, votes.device.type, votes.dtype)
+    return None if name is None else getattr(torch.ops.capsnmt, name)
+
+
+@torch.compiler.assume_constant_result
+def chosen(operator: str, backend: str, device_type: str, dtype: torch.dtype) -> Optional[str]:
+    """Return the name of the first operation that the backend allows, of votes of any shape."""
+    for name, kernel in KERNELS[operator]:
+        if (
+            allows(backend, kernel)
+            and backend_obstacle(kernel.backend, device_type) is None
+            and kernel.routes(device_type, dtype, ())
+        ):
+            return name.partition("::")[2]
+    return None
