@@ -36,6 +36,7 @@ def prepare_host() -> None:
     keep_place_in_epoch()
     unscale_once()
     keep_memory_while_training()
+    optimize_without_compiler()
 
 
 def load_plugin(other: Optional[Path] = None) -> None:
@@ -233,3 +234,18 @@ def keep_memory_while_training() -> None:
         keep_freed_memory(self.device.type)
 
     Trainer.__init__ = initialise
+
+
+def optimize_without_compiler() -> None:
+    """Patch torch's optimizers: they would import its compiler before the first update.
+
+    Their functions that torch.compile is to leave alone say so by a wrapper, which imports it: 0.9
+    seconds of processor time with torch 2.13. It also keeps the group of several processes, whose
+    threads may then abort at the exit. Nothing here compiles an optimizer.
+    """
+    from torch.optim import Optimizer
+
+    for name, function in list(vars(Optimizer).items()):
+        code = getattr(function, "__code__", None)
+        if code is not None and code.co_filename.endswith("_compile.py"):
+            setattr(Optimizer, name, function.__wrapped__)
