@@ -104,10 +104,9 @@ def keep(place: RunFolder, folder: Path) -> None:
     for other in sorted(folder.parent.glob("seed-*/config.json")):
         check_one_row(FinishedRun(other.parent), run, "keep it elsewhere, or delete what is kept")
     folder.mkdir(parents=True, exist_ok=True)
-    command = tuple(without_folders(run.config.command))
     # the data are beside the rows
-    config = replace(run.config, command=command, data=str(Path("..", "..", "data")), sources=None)
-    records.write(kept.config, config)
+    config = replace(run.config, data=str(Path("..", "..", "data")), sources=None)
+    records.write(kept.config, without_folders(records.plain(config)))
     records.write(kept.scores, without_folders(records.load(place.scores)))
     records.write(folder / "facts.json", facts(run))
     write_table(folder / "train-loss.tsv", run.curve.train)

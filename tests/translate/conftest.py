@@ -50,7 +50,7 @@ TRAINED: Dict[str, Dict[str, Any]] = {
 TRAIN = {
     **{"optimizer": "adam", "lr": 0.003, "dropout": 0, "log-interval": 50},
     **{"encoder-layers": 2, "decoder-layers": 1, "num-workers": 0},
-    **{"disable-validation": True, "no-epoch-checkpoints": True, "save-interval": 100},
+    **{"no-epoch-checkpoints": True, "save-interval": 100, "validate-interval": 100},
 }
 
 

@@ -169,8 +169,9 @@ def test_a_mistake_is_one_line(
 ) -> None:
     run, data = runs["plain"], data_of(runs["plain"]).folder
     config = (run / "config.json").read_text("utf-8")
-    probing = config.replace('"settings": {', '"settings": {"train": {"task": "probing"},')
-    classifier = copied(run, tmp_path / "classifier", config=probing, results="{}")
+    probing = json.loads(config)
+    probing["settings"]["train"] = {"task": "probing"}
+    classifier = copied(run, tmp_path / "classifier", config=json.dumps(probing), results="{}")
     unfinished = copied(run, tmp_path / "unfinished", scores="")
     bare = copied(data, tmp_path / "bare", manifest="{}")
     manifest = json.loads((data / "manifest.json").read_text("utf-8"))
