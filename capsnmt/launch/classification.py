@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import List, Optional
+from typing import List, Optional, Tuple
 
 from capsnmt import records
 from capsnmt.cli import ConfigurationError
@@ -59,11 +59,6 @@ def is_prepared(run: Run, step: Step) -> bool:
     return False
 
 
-def training_files(run: Run) -> List[Path]:
-    """Return nothing: the files of the task are those that identify the data."""
-    return []
-
-
 def evaluation(run: Run) -> List[Step]:
     """All measures of the model, on validation and test."""
     arguments = (
@@ -88,10 +83,10 @@ def check_settings(run: Run) -> None:
             raise ConfigurationError(f"{name} has no effect on a sentence classifier; drop it")
 
 
-def check_data(run: Run) -> List[Path]:
-    """Check that all files of the task exist, and return them."""
+def check_data(run: Run) -> Tuple[List[Path], List[Path]]:
+    """Check that all files of the task exist: they identify the data, and are all that is read."""
     fix = "give --data DIR with all files of the task, or other --tasks or another --prepared"
-    return [existing(path, fix) for path in _files(run)]
+    return [existing(path, fix) for path in _files(run)], []
 
 
 def _files(run: Run) -> List[Path]:

@@ -140,12 +140,11 @@ class _Execution:
             print_line(f"-- {step.name}: complete")
         elif step is not None:
             self.step(step)
-        files = kind.check_data(self.run)
-        self.vocabulary = {path.name: sha256(path) for path in files}
+        identity, others = kind.check_data(self.run)
+        self.vocabulary = {path.name: sha256(path) for path in identity}
         before = self.folder.read_training() if self.folder.training.is_file() else None
         known = {} if before is None else before.data
-        files = kind.training_files(self.run)
-        self.data = {path.name: signature(path, known.get(path.name, "")) for path in files}
+        self.data = {path.name: signature(path, known.get(path.name, "")) for path in others}
         finished = None if before is None else before.updates
         # D: without its last checkpoint, as users delete them to save space, a finished training
         # remains

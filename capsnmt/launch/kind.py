@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import List, Optional, Protocol
+from typing import List, Optional, Protocol, Tuple
 
 from capsnmt.launch import classification, translation
 from capsnmt.launch.run import Run
@@ -19,11 +19,11 @@ class Kind(Protocol):
     def is_prepared(self, run: Run, step: Step) -> bool:
         """Return whether the data are there; raise if they are of something else."""
 
-    def check_data(self, run: Run) -> List[Path]:
-        """Raise unless the data can be used, and return the files that identify them."""
+    def check_data(self, run: Run) -> Tuple[List[Path], List[Path]]:
+        """Raise unless the data can be used.
 
-    def training_files(self, run: Run) -> List[Path]:
-        """Return the other files that a training reads."""
+        Return the files that identify them, and the others that a training reads.
+        """
 
     def check_settings(self, run: Run) -> None:
         """Raise unless the commands after the training will understand their arguments."""

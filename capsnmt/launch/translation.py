@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from pathlib import Path
-from typing import List, Optional
+from typing import List, Optional, Tuple
 
 from capsnmt import records
 from capsnmt.cli import ConfigurationError
@@ -50,13 +50,6 @@ def is_prepared(run: Run, step: Step) -> bool:
         return True
     preparation(build_parser().parse_args(step.arguments), step.arguments).check_unchanged()
     return True
-
-
-def training_files(run: Run) -> List[Path]:
-    """Return the binarised files that a training reads, beside the dictionaries."""
-    splits = ["train"] if run.settings.train.get("disable-validation") else ["train", VALID]
-    found = (run.data.binarised.glob(f"{split}*.*-*.*.*") for split in splits)
-    return sorted(path for paths in found for path in paths)
 
 
 def evaluation(run: Run) -> List[Step]:
@@ -138,8 +131,8 @@ def check_prepared(data: PreparedData) -> None:
         )
 
 
-def check_data(run: Run) -> List[Path]:
-    """Check that the data has the test sets, and return its dictionaries."""
+def check_data(run: Run) -> Tuple[List[Path], List[Path]]:
+    """Check that the data has the test sets; return its dictionaries, and what is binarised."""
     check_prepared(run.data)
     # Data that an older version prepared can be trained on; no more of its manifest is needed.
     subsets = records.read(run.data.manifest, dict).get("subsets", {})
@@ -156,9 +149,13 @@ def check_data(run: Run) -> List[Path]:
                     f"{', '.join(subsets) or 'no test sets'}"
                 )
         _check_lengths(run, f"data.test-sets.{test_set}", str(subset))
+    splits = ["train"]
     if not run.settings.train.get("disable-validation"):
         _check_lengths(run, VALID, VALID)
-    return [run.data.dictionary(language) for language in run.settings.languages]
+        splits.append(VALID)
+    found = (run.data.binarised.glob(f"{split}*.*-*.*.*") for split in splits)
+    dictionaries = [run.data.dictionary(language) for language in run.settings.languages]
+    return dictionaries, sorted(path for paths in found for path in paths)
 
 
 def _check_lengths(run: Run, split: str, subset: str) -> None:
