@@ -208,52 +208,47 @@ def saved(updates: int, **changes: Any) -> Dict[str, Any]:
 
 
 DIVERGED = {"weight": torch.tensor([1.0, float("nan")])}
-# file -> a checkpoint, or its content; the later ones are newer, which says nothing
+# file, or the rest of checkpoint*.pt -> a checkpoint, or its content; the later ones are newer,
+# which says nothing
 FOLDERS: Dict[str, Tuple[Dict[str, Any], Tuple[int, Tuple[str, ...]]]] = {
     "no checkpoint": ({}, (0, ())),
-    "the last": ({"checkpoint_last.pt": saved(9), "checkpoint_1_10.pt": saved(10)}, (9, ())),
+    "the last": ({"_last": saved(9), "_1_10": saved(10)}, (9, ())),
     "a damaged last": (
-        {
-            "checkpoint_1_30.pt": saved(30),
-            "checkpoint_1_20.pt": saved(20),
-            "checkpoint_last.pt": b"PK",
-        },
+        {"_1_30": saved(30), "_1_20": saved(20), "_last": b"PK"},
         (30, ("checkpoint_last.pt was damaged: resuming from checkpoint_1_30.pt at 30",)),
     ),
     "no last, and the newest damaged": (
-        {"checkpoint_1_10.pt": saved(10), "checkpoint_1_20.pt": b""},
+        {"_1_10": saved(10), "_1_20": b""},
         (10, ("missing: resuming from checkpoint_1_10.pt at 10 updates", "checkpoint_1_20.pt")),
     ),
     "an average": (
         {
-            "checkpoint_2_30.pt": saved(30, last_optimizer_state=None),
-            "checkpoint_1_6.pt": saved(6),
-            "checkpoint_1_4.pt": saved(4),
-            "checkpoint_last.pt": b"PK",
+            "_2_30": saved(30, last_optimizer_state=None),
+            **{"_1_6": saved(6), "_1_4": saved(4), "_last": b"PK"},
         },
         (6, ("checkpoint_1_6.pt at 6", "checkpoint_2_30.pt has no state of the optimizer")),
     ),
     "a crash, of other names": (
-        {"checkpoint1.pt": saved(6), "crash.pt": saved(8), "averaged.pt": saved(9)},
+        {"1": saved(6), "crash.pt": saved(8), "averaged.pt": saved(9)},
         (6, ("checkpoint1.pt at 6", "crash.pt is none of", "averaged.pt is none of")),
     ),
     "one that diverged": (
-        {"checkpoint1.pt": saved(6), "checkpoint2.pt": saved(8, model=DIVERGED)},
+        {"1": saved(6), "2": saved(8, model=DIVERGED)},
         (6, ("checkpoint1.pt at 6", "checkpoint2.pt has weights that are not finite")),
     ),
     "without a place in the data": (
-        {"checkpoint_1_8.pt": saved(8, extra_state={})},
+        {"_1_8": saved(8, extra_state={})},
         (0, ("the training starts again", "checkpoint_1_8.pt has no place in the data")),
     ),
     "the end of an epoch": (
-        {"checkpoint1.pt": saved(9), "checkpoint_1_8.pt": saved(8), "checkpoint_best.pt": saved(7)},
+        {"1": saved(9), "_1_8": saved(8), "_best": saved(7)},
         (9, ("checkpoint1.pt at 9",)),
     ),
     "the best alone": (
-        {"checkpoint_best.pt": saved(7), "checkpoint.best_loss_3.1.pt": saved(8)},
+        {"_best": saved(7), ".best_loss_3.1": saved(8)},
         (8, ("checkpoint.best_loss_3.1.pt at 8",)),
     ),
-    "none that can be read": ({"checkpoint_last.pt": b"PK"}, (0, ("the training starts again",))),
+    "none that can be read": ({"_last": b"PK"}, (0, ("the training starts again",))),
 }
 
 
@@ -261,7 +256,7 @@ FOLDERS: Dict[str, Tuple[Dict[str, Any], Tuple[int, Tuple[str, ...]]]] = {
 def test_a_training_resumes_from_the_most_updates_that_it_can(name: str, tmp_path: Path) -> None:
     files, (updates, words) = FOLDERS[name]
     for place, (file, content) in enumerate(files.items()):
-        path = tmp_path / file
+        path = tmp_path / (file if file.endswith(".pt") else f"checkpoint{file}.pt")
         if isinstance(content, bytes):
             path.write_bytes(content)
         else:
@@ -273,5 +268,5 @@ def test_a_training_resumes_from_the_most_updates_that_it_can(name: str, tmp_pat
     assert all(word in str(said) for word in words), said
     if updates:
         assert num_updates(tmp_path / "checkpoint_last.pt") == updates
-    damaged = isinstance(files.get("checkpoint_last.pt"), bytes)
+    damaged = isinstance(files.get("_last"), bytes)
     assert (tmp_path / "checkpoint_last.pt.damaged").exists() == damaged

@@ -19,7 +19,7 @@ import pytest
 
 from tests.commands import is_refusal
 from tests.interpreter import executable, ran
-from tests.support import REPO
+from tests.support import PLUGIN, REPO
 
 pytestmark = [pytest.mark.system, pytest.mark.one_host]  # bash, pip and uv are the same on both
 # what tells pip and uv something, of which a test knows nothing
@@ -213,10 +213,17 @@ def checkout(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def environment_of(checkout: Path, *before: str) -> subprocess.CompletedProcess:
-    """Run the first command that needs an environment."""
+def environment_of(
+    checkout: Path,
+    *before: str,
+    words: Sequence[str] = ("demo.sh", "--quick"),
+    **variables: str,
+) -> subprocess.CompletedProcess:
+    """Run a script, by default the first that needs an environment."""
     places = {"PATH": str(checkout / "bin"), "HOME": str(checkout), "PYENV_ROOT": str(checkout)}
-    return untold([*before, "bash", checkout / "scripts" / "demo.sh", "--quick"], **places)
+    script, *flags = words
+    given = [*before, "bash", checkout / "scripts" / script, *flags]
+    return untold(given, **places, **variables)
 
 
 def python_with(checkout: Path, changes: str) -> None:
@@ -244,7 +251,30 @@ def test_a_python_that_cannot_serve_is_one_line(
         python_with(checkout, changes)
     done = environment_of(checkout)
     is_refusal(done.returncode, done.stderr, *reasons, status=1)
+    if "version" in changes:
+        python = str(checkout / "bin" / "python3")
+        done = environment_of(checkout, words=["run_multi30k.sh", "--dry-run"], PYTHON=python)
+        named = (f"PYTHON={python}", "Python 3.9 to 3.14")
+        is_refusal(done.returncode, done.stderr, *named, status=1)
     assert not list(checkout.glob(".venv*"))
+
+
+SCRIPTS = sorted(
+    path.name
+    for path in (REPO / "scripts").glob("*.sh")
+    if path.read_text("utf-8").startswith("#!")
+)
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_every_script_has_help_and_installs_nothing(name: str, checkout: Path) -> None:
+    """It is in a checkout without an environment, and finds neither Python nor apt-get."""
+    before = {*checkout.rglob("*")}
+    (checkout / "capsnmt").symlink_to(PLUGIN)
+    done = environment_of(checkout, words=[name, "--help"], PYTHON=sys.executable)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.count("\n") > 2, done.stdout
+    assert {*checkout.rglob("*")} == {*before, checkout / "capsnmt"}
 
 
 def test_an_environment_that_the_disk_does_not_hold_is_one_line_and_made_again(

@@ -14,7 +14,7 @@ from typing import Dict
 import pytest
 
 from tests.commands import command, is_refusal, printed, succeed
-from tests.interpreter import executable, ran
+from tests.interpreter import ran
 from tests.kills.launch import write_sources
 from tests.small_row import arguments
 from tests.support import PLUGIN, REPO
@@ -94,48 +94,6 @@ def test_the_installed_package_runs_in_a_checkout_and_records_its_own_arguments(
     config = json.loads((tmp_path / "runs/row/seed-1/config.json").read_text("utf-8"))
     assert config["command"][1:3] == row[:2]
     assert "other" not in config["command"]
-
-
-SCRIPTS = sorted(
-    path.stem
-    for path in (REPO / "scripts").glob("*.sh")
-    if path.read_text("utf-8").startswith("#!")
-)
-
-
-@pytest.mark.parametrize("name", SCRIPTS)
-def test_every_script_has_help_and_installs_nothing(name: str, tmp_path: Path) -> None:
-    """It is in a checkout without an environment, and finds neither Python nor apt-get."""
-    (tmp_path / "bin").mkdir()
-    for tool in ("bash", "cat", "dirname", "readlink", "sed"):
-        (tmp_path / "bin" / tool).symlink_to(str(shutil.which(tool)))
-    copied = tmp_path / "checkout" / "scripts"
-    copied.mkdir(parents=True)
-    for path in (REPO / "scripts").glob("*.sh"):
-        (copied / path.name).write_bytes(path.read_bytes())
-        (copied / path.name).chmod(0o755)
-    (copied.parent / "capsnmt").symlink_to(PLUGIN)
-    done = ran(
-        [tmp_path / "bin" / "bash", copied / f"{name}.sh", "--help"],
-        tmp_path,
-        PATH=str(tmp_path / "bin"),
-        PYTHON=sys.executable,
-    )
-    assert done.returncode == 0, done.stderr
-    assert not done.stderr
-    assert done.stdout.count("\n") > 2, done.stdout
-    assert sorted(path.name for path in copied.parent.iterdir()) == ["capsnmt", "scripts"]
-
-
-@pytest.mark.parametrize("version", ["3.8", "3.15"])
-def test_a_script_refuses_an_unsupported_python(version: str, tmp_path: Path) -> None:
-    parts = tuple(map(int, version.split(".")))
-    (tmp_path / "sitecustomize.py").write_text(f"import sys; sys.version_info = {parts}\n")
-    text = f'#!/bin/sh\nPYTHONPATH="{tmp_path}" exec "{sys.executable}" "$@"\n'
-    python = executable(tmp_path / "python", text)
-    done = ran(["bash", REPO / "scripts" / "run_multi30k.sh", "--dry-run"], PYTHON=str(python))
-    is_refusal(done.returncode, done.stderr, f"PYTHON={python}", "Python 3.9 to 3.14", status=1)
-    assert not done.stdout
 
 
 def test_the_readme_names_the_error_without_the_plugin(

@@ -88,22 +88,15 @@ def test_an_architecture_alone_is_the_base_of_the_dataset_with_it(
     ],
 )
 def test_the_training_keeps_what_is_averaged(
-    plan: Launch, tmp_path: Path, average: str, kept: object, expected: str
+    plan: Launch, average: str, kept: object, expected: str
 ) -> None:
-    flag = expected.split()[0].lstrip("-")
-    own = "" if kept is None else f"train: {{{flag}: {kept}}}\n"
-    for name, text in (
-        (
-            "none",
-            "extends: wmt14_en_de/baseline\naverage: null\ntrain: {no-epoch-checkpoints: null}\n",
-        ),
-        ("row", f"extends: none\naverage: {{{average}}}\n{own}"),
-    ):
-        (tmp_path / f"{name}.yaml").write_text(text, "utf-8")
-    text = plan("--config", tmp_path / "row.yaml", "--cpu")
+    row = ["--config", "wmt14_en_de/baseline", "--cpu", "--set", "train.no-epoch-checkpoints=null"]
+    sets = [f"average={{{average}}}"]
+    sets += [] if kept is None else [f"train.{expected.split()[0][2:]}={kept}"]
+    text = plan(*row, *(word for each in sets for word in ("--set", each)))
     assert f" {expected} " in trainings(text)[0]
     assert f"--{average.replace(':', '')}" in text
-    assert expected not in plan("--config", tmp_path / "none.yaml", "--cpu")
+    assert expected not in plan(*row, "--set", "average=null")
 
 
 @given(st.integers(1, 10**5), st.integers(1, 9000), st.integers(1, 64))
