@@ -76,7 +76,7 @@ class Settings(Record, frozen=True, kw_only=True, rename="kebab", omit_defaults=
 
     @property
     def updates(self) -> Optional[int]:
-        """The updates of the complete training; ``None`` if epochs or patience end it."""
+        """The updates of the whole training; ``None`` if epochs or patience end it."""
         updates = self.train.get("max-update")
         return None if updates is None else int(updates)
 

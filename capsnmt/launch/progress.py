@@ -28,7 +28,7 @@ class TrainingProgress:
     """
 
     def __init__(self, total: Optional[int], console: TextIO) -> None:
-        self.total = total  # updates of the complete training; None if epochs or patience end it
+        self.total = total  # updates of the whole training; None if epochs or patience end it
         self.console = console
         self.tail: Deque[str] = deque(maxlen=20)  # lines that are not statistics
         self.stopped = False  # because it was asked to

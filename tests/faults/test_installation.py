@@ -1,4 +1,4 @@
-"""The scripts install what pip can install, and say in one line what they cannot."""
+"""The scripts install what pip can install, say in one line what they cannot, and have help."""
 
 from __future__ import annotations
 

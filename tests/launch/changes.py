@@ -61,28 +61,23 @@ class World:
 
 # --- experiments: settings of the row
 
-EXPERIMENTS: Dict[str, Dict[str, str]] = {
-    "by updates": {"train.max-update": "8"},
-    "by epochs, one checkpoint": {
-        "train.max-update": "1000",
-        "train.max-epoch": "1",
-        "train.save-interval-updates": "10",
-        "average": "null",
-    },
-    "the other direction, plateau": {
-        "data.source-lang": "de",
-        "data.target-lang": "en",
-        "train.lr-scheduler": "reduce_lr_on_plateau",
-        "train.max-update": "8",
-        "train.head-aggregation": "linear",
-    },
+EXPERIMENTS: Dict[str, List[str]] = {
+    "by updates": ["train.max-update=8"],
+    "by epochs, one checkpoint": [
+        *("train.max-update=1000", "train.max-epoch=1"),
+        *("train.save-interval-updates=10", "average=null"),
+    ],
+    "the other direction, plateau": [
+        *("data.source-lang=de", "data.target-lang=en", "train.head-aggregation=linear"),
+        *("train.lr-scheduler=reduce_lr_on_plateau", "train.max-update=8"),
+    ],
 }
 
 
 def world_of(experiment: str, folder: Path) -> World:
     """An experiment whose sources, as of `write_sources`, are in the folder."""
     world = World(folder, command(folder / "sources", folder / "out"))
-    world.set(*(f"{key}={value}" for key, value in EXPERIMENTS[experiment].items()))
+    world.set(*EXPERIMENTS[experiment])
     return world
 
 

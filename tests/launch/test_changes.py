@@ -76,41 +76,28 @@ def test_what_differs_is_found(experiment: str, kind: str, change: str, noticed:
     assert noticed(experiment, kind, change) == ""
 
 
-# What is planted: where, what takes its place, and a kind of change that shows it.
-FAULTS: Dict[str, Tuple[str, object, str]] = {
-    "settings are not compared": (
-        "capsnmt.launch.execute.training_differences",
-        lambda *_: iter(()),
-        "settings",
-    ),
-    "data have names, and no content": (
-        "capsnmt.launch.execute.signature",
-        lambda path, known="": path.name,
-        "data",
-    ),
-    "a recipe is prepared once": (
-        "capsnmt.corpora.prepare.Preparation.check_unchanged",
-        lambda self: None,
-        "data",
-    ),
-    "times are compared": (
-        "capsnmt.steps.signature",
-        lambda path, known="": str(path.stat().st_mtime_ns),
-        "folder",
-    ),
-    "paths are compared": (
-        "capsnmt.steps.StepRecords._relative",
-        lambda self, word: word,
-        "folder",
-    ),
-    "what is free is compared": ("capsnmt.runs.trained_rows.FREE_FLAGS", set(), "settings"),
-}
+# What is planted: where in the package, what takes its place, and a kind of change that shows it.
+FAULTS: List[Tuple[str, object, str]] = [
+    # settings are not compared
+    ("launch.execute.training_differences", lambda *_: iter(()), "settings"),
+    # data have names, and no content
+    ("launch.execute.signature", lambda path, known="": path.name, "data"),
+    # a recipe is prepared once
+    ("corpora.prepare.Preparation.check_unchanged", lambda self: None, "data"),
+    # times are compared
+    ("steps.signature", lambda path, known="": str(path.stat().st_mtime_ns), "folder"),
+    # paths are compared
+    ("steps.StepRecords._relative", lambda self, word: word, "folder"),
+    # what is free is compared
+    ("runs.trained_rows.FREE_FLAGS", set(), "settings"),
+]
 
 
-@pytest.mark.parametrize("name", FAULTS)
-def test_a_fault_is_noticed(name: str, noticed: Noticed, monkeypatch: pytest.MonkeyPatch) -> None:
-    place, instead, kind = FAULTS[name]
-    monkeypatch.setattr(place, instead)
+@pytest.mark.parametrize(("place", "instead", "kind"), FAULTS, ids=[each[0] for each in FAULTS])
+def test_a_fault_is_noticed(
+    place: str, instead: object, kind: str, noticed: Noticed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"capsnmt.{place}", instead)
     assert any(noticed("by updates", kind, change) for change in CHANGES[kind])
 
 
