@@ -29,7 +29,6 @@ from capsnmt.analysis.base import (
     Cell,
     NotApplicableError,
     StackStates,
-    StreamingMeans,
 )
 from capsnmt.analysis.hooks import attentions
 from capsnmt.analysis.plots import PointsByLayer
@@ -199,18 +198,17 @@ class LayerAblation(LossAblation):
                 "--layer-aggregation of the encoder, it reads several"
             )
         self.layers = range(lowest, layers + 1)
-        self.means: StreamingMeans[int] = StreamingMeans()
 
     def on_states(self, states: StackStates) -> None:
         real = states.batch.source
         for layer in self.layers:
             of_tokens = states.encoder_normalised[layer][real].double()
-            self.means.add(layer, of_tokens.sum(0), real.sum())
+            self.means["states"].add(layer, of_tokens.sum(0), real.sum())
 
     def replacements(self, model: Any) -> Iterator[Replacement]:
         combine = model.encoder.combine
         for layer in self.layers:
-            mean = self.means[layer]
+            mean = self.means["states"][layer]
             for by, value in (("zeros", torch.zeros_like(mean)), ("mean", mean)):
 
                 def changed(

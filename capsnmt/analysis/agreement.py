@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Mapping, Sequence, Tuple
 import torch
 from torch import Tensor
 
-from capsnmt.analysis.base import Analysis, Cell, NotApplicableError, RoutingCall, StreamingMeans
+from capsnmt.analysis.base import Analysis, Cell, NotApplicableError, RoutingCall
 from capsnmt.analysis.hooks import places
 from capsnmt.analysis.plots import Figure, Matrices
 from capsnmt.modules.algorithms import OF_HEADS, OF_LAYERS
@@ -65,27 +65,23 @@ class Agreement(Analysis):
                 f"nothing is routed, as by --head-aggregation {', '.join(OF_HEADS)}, "
                 f"--layer-aggregation {', '.join(OF_LAYERS)}, --capsule-routing-encoder or -decoder"
             )
-        self.entropy: StreamingMeans[Tuple[str, str, int, int]] = StreamingMeans()
-        self.diversity: StreamingMeans[Tuple[str, str, int, int]] = StreamingMeans()
-        self.mean: StreamingMeans[Tuple[str, int]] = StreamingMeans()
 
     def on_routing(self, call: RoutingCall) -> None:
         real = call.routings
         for iteration, C in enumerate(call.coefficients, 1):
             key = call.place, call.kind, call.layer, iteration
-            self.entropy.add(key, (skewness(C, call.inputs) * real).sum(), real.sum())
+            entropies = skewness(C, call.inputs) * real
+            self.means["entropy"].add(key, entropies.sum(), real.sum())
             of_each = diversity(C, call.inputs, call.outputs)
             counted = real & ~of_each.isnan()
-            self.diversity.add(key, of_each[counted].sum(), counted.sum())
+            self.means["diversity"].add(key, of_each[counted].sum(), counted.sum())
         if call.kind in ("heads", "layers"):  # the same inputs and outputs for every token
             sums = [(C * real[..., None, None]).sum((0, 1)) for C in call.coefficients]
-            self.mean.add((call.place, call.layer), torch.stack(sums), real.sum())
+            self.means["C"].add((call.place, call.layer), torch.stack(sums), real.sum())
 
     def rows(self) -> List[Sequence[Cell]]:
-        return [
-            (*key, self.entropy[key].item(), self.diversity[key].item())
-            for key in sorted(self.entropy)
-        ]
+        entropy, diversity = self.means["entropy"], self.means["diversity"]
+        return [(*key, entropy[key].item(), diversity[key].item()) for key in sorted(entropy)]
 
     def maps(self) -> Dict[Tuple[str, int], Tensor]:
         """Return the mean C of each iteration ``[T, I, N]``, by place and layer.
@@ -93,7 +89,7 @@ class Agreement(Analysis):
         **D**: the output capsules are sorted by their strongest input in the last iteration, then
         by its strength: their order has no meaning of its own, and structure shows.
         """
-        means = {key: self.mean[key] for key in sorted(self.mean)}
+        means = {key: self.means["C"][key] for key in sorted(self.means["C"])}
         return {key: C[..., by_strongest_input(C[-1])] for key, C in means.items()}
 
     @classmethod

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Sequence, Tuple
+from typing import List, Sequence
 
 import torch
 
-from capsnmt.analysis.base import Analysis, AttentionCall, Cell, StreamingMeans
+from capsnmt.analysis.base import Analysis, AttentionCall, Cell
 from capsnmt.analysis.plots import PointsByLayer
 from capsnmt.models.config import ATTENTIONS
 from capsnmt.modules.disagreement import TERMS, DisagreementRecord
@@ -42,27 +42,22 @@ class AttentionStatistics(Analysis):
         ),
     )
 
-    def __init__(self, model: Any) -> None:
-        super().__init__(model)
-        self.distance: StreamingMeans[Tuple[str, int]] = StreamingMeans()
-        self.one_sided: StreamingMeans[Tuple[str, int]] = StreamingMeans()
-        self.entropy: StreamingMeans[Tuple[str, int]] = StreamingMeans()
-
     def on_attention(self, call: AttentionCall) -> None:
         w = call.weights * (call.queries[:, None, :, None] & call.keys[:, None, None, :])
         offset = call.offset.unsqueeze(1).to(w.dtype)
         key, dims = (call.place, call.layer), (0, 2, 3)
-        self.distance.add(key, (w * offset.abs()).sum(dims), w.sum(dims))
+        self.means["distance"].add(key, (w * offset.abs()).sum(dims), w.sum(dims))
         before = w * (offset >= 0)
-        self.one_sided.add(key, (before * offset).sum(dims), before.sum(dims))
+        near = (before * offset).sum(dims)
+        self.means["distance_one_sided"].add(key, near, before.sum(dims))
         entropies = -torch.xlogy(w, w).sum(-1)
-        self.entropy.add(key, entropies.sum((0, 2)), call.queries.sum())
+        self.means["entropy"].add(key, entropies.sum((0, 2)), call.queries.sum())
 
     def rows(self) -> List[Sequence[Cell]]:
-        measured = (self.distance, self.one_sided, self.entropy)
+        measured = [self.means[column] for column in self.columns[3:]]
         return [
             (*key, head, *values)
-            for key in sorted(self.distance, key=lambda key: ATTENTIONS.index(key[0]))
+            for key in sorted(measured[0], key=lambda key: ATTENTIONS.index(key[0]))
             for head, values in enumerate(zip(*(means[key].tolist() for means in measured)), 1)
         ]
 
@@ -73,20 +68,16 @@ class Disagreement(Analysis):
     name = "disagreement"
     columns = ("attention", "layer", *TERMS)
 
-    def __init__(self, model: Any) -> None:
-        super().__init__(model)
-        self.terms: StreamingMeans[Tuple[str, int, str]] = StreamingMeans()
-
     def on_attention(self, call: AttentionCall) -> None:
         record = DisagreementRecord(TERMS, [call.place], call.queries, call.queries)
         record.add(call.place, call.values, call.weights, call.heads)
         for (_, term), (measured,) in record.values.items():
             real = call.keys if term == "subspace" else call.queries
-            self.terms.add((call.place, call.layer, term), (measured * real).sum(), real.sum())
+            self.means[term].add((call.place, call.layer), (measured * real).sum(), real.sum())
 
     def rows(self) -> List[Sequence[Cell]]:
-        layers = dict.fromkeys((place, layer) for place, layer, _ in self.terms)
+        terms = [self.means[term] for term in TERMS]
         return [
-            (*key, *(self.terms[(*key, term)].item() for term in TERMS))
-            for key in sorted(layers, key=lambda key: ATTENTIONS.index(key[0]))
+            (*key, *(means[key].item() for means in terms))
+            for key in sorted(terms[0], key=lambda key: ATTENTIONS.index(key[0]))
         ]

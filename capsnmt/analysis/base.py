@@ -5,21 +5,9 @@ All tensors are detached, batch first, on the model's device.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
-from typing import (
-    Any,
-    ClassVar,
-    Dict,
-    Generic,
-    Hashable,
-    Iterator,
-    List,
-    Mapping,
-    Sequence,
-    Tuple,
-    TypeVar,
-    Union,
-)
+from typing import Any, ClassVar, Dict, Hashable, Iterator, List, Mapping, Sequence, Tuple, Union
 
 from torch import Tensor, nn
 
@@ -27,7 +15,6 @@ from capsnmt.analysis.model import AnalysedModel, Batch
 from capsnmt.analysis.plots import Figure, PointsByLayer
 
 Cell = Union[str, int, float, None]
-Key = TypeVar("Key", bound=Hashable)
 
 
 @dataclass(frozen=True)
@@ -83,16 +70,16 @@ class StackStates:
     logits: Tensor  # [B, T, V]
 
 
-class StreamingMeans(Generic[Key]):
+class StreamingMeans:
     """Ratios of two sums over all batches, by key and in the order of the first batch.
 
     The sums are kept on the CPU in fp64, so that their error does not grow with the corpus.
     """
 
     def __init__(self) -> None:
-        self._sums: Dict[Key, Tuple[Tensor, Tensor]] = {}
+        self._sums: Dict[Hashable, Tuple[Tensor, Tensor]] = {}
 
-    def add(self, key: Key, total: Tensor, count: Tensor) -> None:
+    def add(self, key: Hashable, total: Tensor, count: Tensor) -> None:
         """Add the two sums of one batch, of broadcastable shapes."""
         total, count = (x.detach().double().cpu() for x in (total, count))
         if key in self._sums:
@@ -100,14 +87,14 @@ class StreamingMeans(Generic[Key]):
             total, count = old[0] + total, old[1] + count
         self._sums[key] = total, count
 
-    def __iter__(self) -> Iterator[Key]:
+    def __iter__(self) -> Iterator[Any]:
         return iter(self._sums)
 
-    def count(self, key: Key) -> Tensor:
+    def count(self, key: Hashable) -> Tensor:
         """Return the sum of the counts."""
         return self._sums[key][1]
 
-    def __getitem__(self, key: Key) -> Tensor:
+    def __getitem__(self, key: Hashable) -> Tensor:
         """Return total / count; NaN where nothing was counted."""
         total, count = self._sums[key]
         return total / count
@@ -132,6 +119,7 @@ class Analysis:
 
     def __init__(self, model: AnalysedModel) -> None:
         self.sentences = len(model.chosen)  # that it is about
+        self.means: Dict[str, StreamingMeans] = defaultdict(StreamingMeans)  # by what is measured
 
     def on_attention(self, call: AttentionCall) -> None:
         """Take one attention of one layer on one batch."""

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Optional, Sequence, Tuple
+from typing import Any, List, Sequence
 
-from capsnmt.analysis.base import (
-    AggregationCall,
-    Analysis,
-    Cell,
-    NotApplicableError,
-    StreamingMeans,
-)
+from capsnmt.analysis.base import AggregationCall, Analysis, Cell, NotApplicableError
 from capsnmt.analysis.hooks import places
 from capsnmt.analysis.plots import PointsByLayer
 from capsnmt.modules.layer_aggregation import (
@@ -58,9 +52,6 @@ class LayerWeights(Analysis):
                 "no layers are added up, as by --layer-aggregation linear, dynamic, attention, "
                 "dlcl, dense, attention-residuals or transparent"
             )
-        # stack, reader and the lowest of the layers -> their norms
-        self.norms: StreamingMeans[Tuple[str, Optional[int], int]] = StreamingMeans()
-        self.weights: StreamingMeans[Tuple[str, Optional[int], int]] = StreamingMeans()
 
     def on_aggregation(self, call: AggregationCall) -> None:
         if isinstance(call.module, SUMS):
@@ -70,20 +61,20 @@ class LayerWeights(Analysis):
             if isinstance(call.module, LayerConnection):
                 reader = len(layers) if len(layers) < call.module.num_states else None
             lowest = 1 if isinstance(call.module, SumAggregation) else 0
-            key = call.side, reader, lowest
-            self.norms.add(key, norms.sum(0), call.real.sum())
+            key = call.side, reader, lowest  # the layers are those from the lowest on
+            self.means["norm"].add(key, norms.sum(0), call.real.sum())
             if isinstance(call.module, AttentionResiduals):
                 weights = call.module.weights(layers)
-                self.weights.add(key, weights.double().sum(0), call.real.sum())
+                self.means["weight"].add(key, weights.double().sum(0), call.real.sum())
 
     def rows(self) -> List[Sequence[Cell]]:
         rows: List[Sequence[Cell]] = []
-        for key in self.norms:
+        for key in self.means["norm"]:
             stack, reader, lowest = key
-            norms = self.norms[key]
+            norms = self.means["norm"][key]
             weights: Sequence[Cell] = [None] * norms.size(-1)
-            if key in self.weights:
-                weights = self.weights[key].tolist()
+            if key in self.means["weight"]:
+                weights = self.means["weight"][key].tolist()
             mixtures = enumerate(norms, 1) if norms.dim() == 2 else [(reader, norms)]
             for read_by, of_layers in mixtures:
                 total = of_layers.sum()

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from capsnmt.analysis.base import Analysis, Cell, StackStates, StreamingMeans
+from capsnmt.analysis.base import Analysis, Cell, StackStates
 from capsnmt.analysis.plots import Figure, Matrices, PointsByLayer
 
 STACKS = ("encoder", "decoder")
@@ -34,11 +34,6 @@ class Similarity(Analysis):
     name = "similarity"
     columns = ("stack", "layer_a", "layer_b", "cka")
 
-    def __init__(self, model: Any) -> None:
-        super().__init__(model)
-        self.products: StreamingMeans[Tuple[str, int, int]] = StreamingMeans()
-        self.means: StreamingMeans[Tuple[str, int]] = StreamingMeans()
-
     def on_states(self, states: StackStates) -> None:
         for stack, layers, real in (
             ("encoder", states.encoder, states.batch.source),
@@ -46,24 +41,23 @@ class Similarity(Analysis):
         ):
             tokens = [state[real].double() for state in layers]
             for layer, x in enumerate(tokens):
-                self.means.add((stack, layer), x.sum(0), real.sum())
+                self.means[stack].add(layer, x.sum(0), real.sum())
             for a, b in combinations_with_replacement(range(len(tokens)), 2):
-                self.products.add((stack, a, b), tokens[a].t() @ tokens[b], real.sum())
+                self.means[f"{stack}²"].add((a, b), tokens[a].t() @ tokens[b], real.sum())
 
     def finish(self, model: Any) -> None:
         """Replace the matrices by the similarities, ``[L + 1, L + 1]`` for each stack."""
         self.cka: Dict[str, Tensor] = {stack: self._cka(stack) for stack in STACKS}
-        del self.products, self.means
+        self.means.clear()
 
     def _cka(self, stack: str) -> Tensor:
-        layers = sum(of == stack for of, _ in self.means)
+        first, second = self.means[stack], self.means[f"{stack}²"]
+        layers = len([*first])
         size = torch.zeros(layers, layers, dtype=torch.float64)
-        for of, a, b in self.products:
-            if of == stack:
-                second = self.products[of, a, b]
-                norm = (second - torch.outer(self.means[of, a], self.means[of, b])).norm()
-                constant = a == b and norm <= ROUNDING * second.norm()
-                size[a, b] = size[b, a] = torch.nan if constant else norm
+        for a, b in second:
+            norm = (second[a, b] - torch.outer(first[a], first[b])).norm()
+            constant = a == b and norm <= ROUNDING * second[a, b].norm()
+            size[a, b] = size[b, a] = torch.nan if constant else norm
         own = size.diagonal()
         return size.square() / (own[:, None] * own[None, :])
 
@@ -112,11 +106,6 @@ class Anisotropy(Analysis):
         ),
     )
 
-    def __init__(self, model: Any) -> None:
-        super().__init__(model)
-        self.unit: StreamingMeans[Tuple[str, int]] = StreamingMeans()
-        self.squares: StreamingMeans[Tuple[str, int]] = StreamingMeans()
-
     def on_states(self, states: StackStates) -> None:
         width = states.encoder[-1].size(-1)
         source, target = states.batch.source, states.batch.target
@@ -127,14 +116,15 @@ class Anisotropy(Analysis):
         ):
             for layer, state in enumerate(layers, first):
                 unit = F.normalize(state[real].double(), dim=-1)
-                self.unit.add((stack, layer), unit.sum(0), real.sum())
-                self.squares.add((stack, layer), unit.square().sum(), real.sum())
+                self.means["unit"].add((stack, layer), unit.sum(0), real.sum())
+                self.means["squares"].add((stack, layer), unit.square().sum(), real.sum())
 
     def cosine(self, key: Tuple[str, int]) -> float:
         """Return the mean cosine of a stack's layer; NaN for fewer than two tokens."""
-        tokens = self.unit.count(key)
-        of_pairs = tokens * self.unit[key].square().sum() - self.squares[key]
+        unit, squares = self.means["unit"], self.means["squares"]
+        tokens = unit.count(key)
+        of_pairs = tokens * unit[key].square().sum() - squares[key]
         return (of_pairs / (tokens - 1)).item()
 
     def rows(self) -> List[Sequence[Cell]]:
-        return [(*key, self.cosine(key)) for key in self.unit]
+        return [(*key, self.cosine(key)) for key in self.means["unit"]]
