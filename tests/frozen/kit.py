@@ -110,6 +110,7 @@ class World:
         # quotes that only the name of a folder needed
         text = re.sub(r"'((?:[\w-]+=)?(?:python|HERE|ROOT)[\w./:=+%-]*)'", r"\1", text)
         text = re.sub(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(Z|\+\d\d:\d\d)?", "TIME", text)
+        text = re.sub(r"one of the \d+ in ROOT", "one of the COUNT in ROOT", text)
         text = re.sub(r"(version:|sacremoses\.|versions\.[\w-]+: \")\d[\w.]*", r"\1V", text)
         return re.sub(r"\b\d+(\.\d+)? (s|seconds|min)\b", "SECONDS", text)
 
