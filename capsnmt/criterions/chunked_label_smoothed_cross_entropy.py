@@ -155,11 +155,13 @@ class ChunkedLabelSmoothedCrossEntropyCriterion(LabelSmoothedCrossEntropyCriteri
         settings = decoder.output_projection.weight, target, self.eps, self.padding_idx, tokens
         with autocast_of(decoder, getattr(decoder, "autocast", "none")):  # fairseq's has none
             losses = [
-                (weight, chunked_cross_entropy(part, *settings, self.report_accuracy))
-                for weight, part in parts
+                chunked_cross_entropy(part, *settings, self.report_accuracy) for _, part in parts
             ]
-        loss = sum(weight * part.loss for weight, part in losses)
-        nll = sum(weight * part.nll for weight, part in losses)
+        loss, nll = losses[0].loss, losses[0].nll
+        if len(parts) > 1:
+            weights = [weight for weight, _ in parts]
+            loss = sum(weight * part.loss for weight, part in zip(weights, losses))
+            nll = sum(weight * part.nll for weight, part in zip(weights, losses))
         sentences = sample["target"].size(0)
         sample_size = sentences if self.sentence_avg else sample["ntokens"]
         logging_output = {
@@ -170,7 +172,7 @@ class ChunkedLabelSmoothedCrossEntropyCriterion(LabelSmoothedCrossEntropyCriteri
             "sample_size": sample_size,
         }
         if self.report_accuracy:
-            logging_output["n_correct"] = utils.item(losses[0][1].correct)
+            logging_output["n_correct"] = utils.item(losses[0].correct)
             logging_output["total"] = utils.item(target.ne(self.padding_idx).sum())
         return loss, sample_size, logging_output
 
