@@ -171,7 +171,7 @@ def report(records: Sequence[Dict[str, Any]]) -> str:
     sections: Dict[str, List[str]] = {}
     for each in records:
         kind, _, name = each["part"].partition(" ")
-        cells = [f"{k} {v}" for k, v in each.items() if k not in ("part", "words", "ok", "took")]
+        cells = [f"{k} {v}" for k, v in each.items() if k not in ("part", "of", "ok", "took")]
         if cells:
             lines = sections.setdefault(kind, [harness.head((kind, "measured"))])
             lines.append(harness.line((name or kind, "; ".join(cells))))

@@ -23,6 +23,7 @@ from typing import Any, Callable, Collection, Dict, Iterable, List, Mapping, Opt
 import torch
 
 from capsnmt.cli import ConfigurationError, ExecutionError, OneLineParser, positive, run_command
+from capsnmt.files import own_version
 from capsnmt.machine import processor
 
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
@@ -82,25 +83,29 @@ class Parts:
     it comes, and ``log.txt``, all else that the parts print.
     """
 
-    def __init__(self, module: str, output: Path, minutes: float, words: Sequence[str]) -> None:
+    def __init__(
+        self, module: str, output: Path, minutes: float, words: Sequence[str], measured: str
+    ) -> None:
         self.command = [sys.executable, "-m", module, *words]
-        self.output, self.words = output, list(words)
+        self.output, self.of = output, [*words, measured]
         self.end = time.monotonic() + 60 * minutes
         self.lock = threading.Lock()
         self.records: List[Dict[str, Any]] = []
 
     def resume(self) -> None:
-        """Take up the records of the parts that an earlier command with these words has ended.
+        """Take up the records of the parts that an earlier command of the same has ended.
 
         Raises:
-            ConfigurationError: the folder has records of other words.
+            ConfigurationError: the folder has records of other words, or of what else was measured.
         """
         path = self.output / "records.jsonl"
         lines = path.read_text("utf-8").splitlines() if path.exists() else []
         found = [json.loads(line) for line in lines if line.endswith("}")]
-        if any(each["words"] != self.words for each in found):
+        other = next((each["of"] for each in found if each["of"] != self.of), None)
+        if other is not None:
             raise ConfigurationError(
-                f"--output {self.output} has records of another command line; give another folder"
+                f"--output {self.output} has records of {', '.join(other)}, not of "
+                f"{', '.join(self.of)}; give another folder"
             )
         ended = {each["part"] for each in found if "took" in each and each["ok"]}
         self.records = [each for each in found if each["part"] in ended]
@@ -171,7 +176,7 @@ class Parts:
 
     def keep(self, found: Dict[str, Any]) -> None:
         """Write a record."""
-        entry = {**found, "words": self.words}
+        entry = {**found, "of": self.of}
         with self.lock, (self.output / "records.jsonl").open("a", encoding="utf-8") as file:
             self.records.append(entry)
             file.write(json.dumps(entry) + "\n")
@@ -216,7 +221,8 @@ def run_parts(
     together = at_once(args.device)
     threads = args.threads or (1 if together > 1 or args.device == "cpu" else None)
     words = ["--device", args.device, *(["--threads", str(threads)] if threads else [])]
-    work = Parts(module, args.output, args.minutes, words)
+    measured = f"{machine(args.device)}; capsnmt {own_version()}"
+    work = Parts(module, args.output, args.minutes, words, measured)
     try:
         if report:
             work.resume()

@@ -12,7 +12,7 @@ from torch import Tensor
 from capsnmt.models.dropout import RetainedDropout
 from capsnmt.models.overrides import inherits
 from capsnmt.modules.attention import Attention
-from capsnmt.modules.cache import Cache, Search, Slots, reorder
+from capsnmt.modules.cache import Cache, SearchState, Slots, reorder
 from capsnmt.modules.capsule_attention import CapsuleAttention
 from capsnmt.modules.dropout import Dropout
 from capsnmt.modules.layer_aggregation.transparent import BlockAttention
@@ -99,7 +99,7 @@ class Hosted(FairseqIncrementalState):
     def _get_input_buffer(self, incremental_state: Optional[IncrementalState]) -> Cache:
         """Return this attention's cache; a decoder layer looks whether it has a ``prev_key``."""
         cache = self.get_incremental_state(incremental_state, "attn_state")
-        if cache is None and isinstance(incremental_state, Search) and not self.reads_order:
+        if cache is None and isinstance(incremental_state, SearchState) and not self.reads_order:
             return Slots(incremental_state)
         return {} if cache is None else cache
 
@@ -107,10 +107,12 @@ class Hosted(FairseqIncrementalState):
     def reads_order(self) -> bool:
         """Whether the keys of a hypothesis must be in order and alone: each has its cache then.
 
-        **D**: so does any attention with an own cache or its own way to attend.
+        **D**: so does any attention of which a method that sees the cache is not ours. The maps of
+        composed heads are of slots, and capsules of words.
         """
-        of_heads = () if self.composition is None else ("scores",)  # its maps are of slots
-        return not inherits(self, Attention, "project", "attend", *of_heads)
+        ours = inherits(self, Attention, "project", "attend") and inherits(self, Hosted, "forward")
+        bases = [Attention] if self.composition is not None else [Attention, CapsuleAttention]
+        return not (ours and any(inherits(self, base, "scores") for base in bases))
 
     def _set_input_buffer(
         self, incremental_state: Optional[IncrementalState], cache: Cache

@@ -20,7 +20,7 @@ FIRST_SLOTS = 64
 OF_SENTENCES = {"prev_key", "prev_value", "prev_key_padding_mask"}
 
 
-class Search(Dict[str, Any]):
+class SearchState(Dict[str, Any]):
     """The incremental state of a beam search in which no key is moved: a cache by its owner.
 
     The keys and values of all hypotheses of a sentence stay where they were written, in the *slots*
@@ -59,12 +59,12 @@ class Search(Dict[str, Any]):
 
 
 class Slots(Dict[str, Tensor]):
-    """The cache of one attention in a :class:`Search`: keys and values ``[B, S, H, d_h]``.
+    """The cache of one attention in a :class:`SearchState`: keys and values ``[B, S, H, d_h]``.
 
     What else an attention keeps is of hypotheses, ``[B k, ..]``.
     """
 
-    def __init__(self, search: Search) -> None:
+    def __init__(self, search: SearchState) -> None:
         super().__init__()
         self.search = search
 

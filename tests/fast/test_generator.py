@@ -22,6 +22,7 @@ from torch.nn.modules.module import register_module_forward_hook
 from capsnmt.fast.search.generator import Generator
 from capsnmt.models.decoder import TransformerDecoder
 from capsnmt.models.layers import HostLayer, TransformerDecoderLayer
+from capsnmt.routing import record_routing
 from tests.models.test_search import ALL, Hypotheses, assert_same_hypotheses, flagged, lively
 from tests.support import (
     FIRST,
@@ -254,9 +255,19 @@ def by_distance(self: Any, e: torch.Tensor, *_: Any) -> torch.Tensor:
     return e - 0.3 * torch.arange(e.size(-1) - 1, -1, -1)
 
 
+def by_words(
+    self: Any, e: torch.Tensor, mask: Any, padding: Any, cache: Dict[str, torch.Tensor]
+) -> torch.Tensor:
+    """Scores that depend on how many words there are, by what is kept of them."""
+    return e * cache["prev_key"].size(2) ** -0.5
+
+
+SCORES = {"scores": by_distance, "count": by_words}
+
+
 @pytest.mark.parametrize(
     "path",
-    ["v_proj", "q_proj", "out_proj", "embed_tokens", "model", "attend", "scores", "instance"],
+    ["v_proj", "q_proj", "out_proj", "embed_tokens", "model", "attend", "instance", *SCORES],
 )
 @pytest.mark.parametrize("attention", ["self_attn", "encoder_attn"])
 def test_a_decoder_with_own_methods_is_searched_with_them(
@@ -268,8 +279,8 @@ def test_a_decoder_with_own_methods_is_searched_with_them(
     if path == "attend":  # as an ablation of heads replaces it
         original = changed.attend
         changed.attend = lambda *args: (3 * original(*args)[0], None)
-    elif path == "scores":
-        own = {"scores": by_distance, "reads_scores": True}
+    elif path in SCORES:
+        own = {"scores": SCORES[path], "reads_scores": True}
         changed.__class__ = type("Own", (type(changed),), own)
     elif path == "instance":
         probabilities = model.get_normalized_probs
@@ -282,6 +293,20 @@ def test_a_decoder_with_own_methods_is_searched_with_them(
         part = model.decoder.embed_tokens if path == "embed_tokens" else getattr(changed, path)
         part.__class__ = type("Own", (type(part),), {"forward": tripled})
     assert not compared(monkeypatch, [model])
+
+
+def test_logits_that_are_part_of_a_larger_tensor_are_read_as_they_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = prepared(dtype=torch.float32)
+    original = model.decoder.output_layer
+    model.decoder.output_layer = lambda x: torch.cat(2 * [original(x)], -1).chunk(2, -1)[0]
+    assert not compared(monkeypatch, [model])
+
+
+def test_a_recording_of_routing_gets_every_hypothesis(monkeypatch: pytest.MonkeyPatch) -> None:
+    with record_routing():
+        assert compared(monkeypatch, [prepared("--head-aggregation=em")])
 
 
 class Counter(FairseqIncrementalState, torch.nn.Module):

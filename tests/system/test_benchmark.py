@@ -195,6 +195,14 @@ def test_parts_go_on_after_failures_and_resume(tmp_path: Path, monkeypatch) -> N
     assert [line[:2] for line in again.stdout.splitlines()] == ["--", "!!"]
     assert "'found': 5" in again.stdout
     assert {*os.listdir(tmp_path / "out")} == {"records.jsonl", "log.txt", "report.md"}
+    records = tmp_path / "out" / "records.jsonl"
+    before = records.read_text("utf-8").replace("torch", "another torch")
+    records.write_text(before, "utf-8")
+    refused = run(["right"])
+    assert refused.returncode == 2
+    assert "has records of" in refused.stderr
+    assert len(refused.stderr.splitlines()) == 1
+    assert records.read_text("utf-8") == before
 
 
 def test_a_row_is_compared_with_stock_of_its_size_and_its_baselines_heads() -> None:

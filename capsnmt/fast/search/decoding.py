@@ -21,7 +21,7 @@ PRECISIONS = (torch.float32, torch.bfloat16)  # of queries, keys and values
 
 def is_compiled(x: Tensor) -> bool:
     """Return whether the kernels compute with numbers such as these."""
-    return x.dtype == torch.float32 and build.is_built("decoding")
+    return x.dtype == torch.float32 and not is_followed([x]) and build.is_built("decoding")
 
 
 @functools.cache
@@ -52,7 +52,7 @@ def choose(
         scores = logits.new_empty(sentences, k)
         words = torch.empty(sentences, k, dtype=torch.long, device="cpu")
         beams = torch.empty_like(words)
-        totals = totals.contiguous()
+        logits, totals = logits.contiguous(), totals.contiguous()
         kernel("choose")(
             *(logits.data_ptr(), totals.data_ptr(), sentences, beam, size, k, pad, never, only),
             *(

@@ -21,6 +21,7 @@ from capsnmt.models.overrides import PROBABILITIES, inherits
 from capsnmt.models.transformer import CapsnmtTransformer
 from capsnmt.modules import cache
 from capsnmt.modules.observation import open_observer
+from capsnmt.routing.recording import is_recording
 
 Hypotheses = List[List[Dict[str, Tensor]]]
 
@@ -29,7 +30,7 @@ class Generator(SequenceGenerator):
     """fairseq's generator, which makes the same hypotheses faster on a CPU.
 
     fairseq copies the keys and values of all hypotheses at every step. Here they stay where they
-    were written, and beam search reorders masks: see :class:`capsnmt.modules.cache.Search`. The
+    were written, and beam search reorders masks: :class:`capsnmt.modules.cache.SearchState`. The
     first step has a single row for each sentence, and the last sentence of the batch takes the
     place of one that is finished.
 
@@ -73,6 +74,7 @@ class Generator(SequenceGenerator):
             and self.temperature == 1
             and self.unk_penalty == 0
             and open_observer() is None
+            and not is_recording()
             and all(map(is_searchable, self.model.models))
         )
 
@@ -110,7 +112,7 @@ class Model:
     def __init__(self, model: Any, inputs: Dict[str, Any]) -> None:
         self.model, self.decoder, self.encoder = model, model.decoder, model.encoder
         self.encoded = self.encoder.forward_torchscript(inputs)
-        self.state = cache.Search()
+        self.state = cache.SearchState()
         self.in_order: List[Any] = [
             module
             for module in self.decoder.modules()
