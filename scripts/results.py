@@ -61,14 +61,14 @@ def reason_of_end(config: RunConfig, curve: LearningCurve) -> str:
 def facts(run: FinishedRun) -> Dict[str, Any]:
     """Return what a reader asks about a finished training."""
     curve = run.curve
-    best = min(curve.valid, key=curve.valid.__getitem__)
+    best = min(curve.valid, key=curve.valid.__getitem__, default=None)  # validation may be disabled
     return {
         "updates": curve.updates,
         "ended-by": reason_of_end(run.config, curve),
         "seconds": curve.training_seconds,
         "words-per-second": curve.tokens_per_second,
         "peak-memory-gib": curve.peak_memory,
-        "best-valid-loss": {"loss": curve.valid[best], "update": best},
+        "best-valid-loss": None if best is None else {"loss": curve.valid[best], "update": best},
     }
 
 

@@ -70,6 +70,13 @@ def test_a_finished_run_leaves_its_translations_curves_and_facts(tmp_path: Path)
     assert (kept / "valid-loss.tsv").read_text("utf-8") == "update\tloss\n20\t9.125\n40\t7.25\n"
     assert (kept / "train.log").read_bytes() == (run.path / "train.log").read_bytes()
 
+    log = (run.path / "train.log").read_text("utf-8")
+    # as --disable-validation leaves it
+    (run.path / "train.log").write_text(log.replace("valid_loss", "unknown"), "utf-8")
+    keep(run, kept)
+    assert json.loads((kept / "facts.json").read_text("utf-8"))["best-valid-loss"] is None
+
+    (run.path / "train.log").write_text(log, "utf-8")
     keep(run, kept)  # the same again
     config = (kept / "config.json").read_text("utf-8")
     (kept / "config.json").write_text(
