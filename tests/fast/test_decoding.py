@@ -33,6 +33,11 @@ def test_the_kernel_chooses_as_torch_does(words: int, beam: int, only: int) -> N
         rows = torch.arange(3).unsqueeze(1) * beam + beams
         expected = given[rows, chosen] + totals.gather(1, beams)
         torch.testing.assert_close(scores[possible], expected[possible])
+    half = logits.bfloat16()
+    for ours, theirs in zip(
+        *(choose(x, totals, 2 * beam, 1, 2, only) for x in (half, half.float()))
+    ):
+        assert ours.equal(theirs)
     logits[beam] = torch.nan
     assert choose(logits, totals, 2 * beam, 1, 2, -1)[0][1].isnan().all()
 

@@ -35,18 +35,29 @@ INLINE float fast_sum(vec x) { return sum(x); }
 INLINE vec larger(vec x, vec y) { return x > y ? x : y; }
 #endif
 
-float largest(const float* x, long size) {
+INLINE vec load(const uint16_t* source) { return widen(source); }
+INLINE float number(const float* source) { return *source; }
+INLINE float number(const uint16_t* source) {
+    uint32_t bits = static_cast<uint32_t>(*source) << 16;
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+template <typename T>
+float largest(const T* x, long size) {
     vec most = vec{} - __builtin_inff();
     long n = 0;
     for (; n + W <= size; n += W) most = larger(load(x + n), most);
     float result = most[0];
     for (int lane = 1; lane < W; ++lane) result = most[lane] > result ? most[lane] : result;
-    for (; n < size; ++n) result = x[n] > result ? x[n] : result;
+    for (; n < size; ++n) result = number(x + n) > result ? number(x + n) : result;
     return result;
 }
 
 // Sum of exp(x - shift), and the terms themselves if there is a place for them.
-float exponentials(const float* x, long size, float shift, float* terms) {
+template <typename T>
+float exponentials(const T* x, long size, float shift, float* terms) {
     vec total = {};
     long n = 0;
     for (; n + W <= size; n += W) {
@@ -56,7 +67,7 @@ float exponentials(const float* x, long size, float shift, float* terms) {
     }
     float rest = 0;
     for (; n < size; ++n) {
-        float term = exp_of(vec{} + (x[n] - shift))[0];
+        float term = exp_of(vec{} + (number(x + n) - shift))[0];
         if (terms) terms[n] = term;
         rest += term;
     }
@@ -83,15 +94,11 @@ struct Best {
     }
 };
 
-}  // namespace
-
-// The k best continuations of each sentence: log-softmax of the logits [sentences, beam, size] plus
-// the totals [sentences, beam]; if `normal`, the logits are log-probabilities, and stay as they are.
-// The words `never` and `nor` are not chosen; -1 is no word. With `only` not -1, no other is. Scores
-// are NaN where a logit is.
-extern "C" int choose(const float* logits, const float* totals, int64_t sentences, int64_t beam,
-                       int64_t size, int64_t k, int64_t never, int64_t nor, int64_t only,
-                       int64_t normal, float* scores, int64_t* words, int64_t* beams, int64_t threads) {
+// The k best continuations of each sentence: see `choose`.
+template <typename T>
+void choose_from(const T* logits, const float* totals, long sentences, long beam, long size, long k,
+                 long never, long nor, long only, bool normal, float* scores, int64_t* words,
+                 int64_t* beams, long threads) {
 #pragma omp parallel for num_threads(threads) if (threads > 1)
     for (long b = 0; b < sentences; ++b) {
         Best best = {scores + b * k, words + b * k, beams + b * k, k};
@@ -101,7 +108,7 @@ extern "C" int choose(const float* logits, const float* totals, int64_t sentence
             best.beams[place] = 0;
         }
         for (long row = 0; row < beam; ++row) {
-            const float* x = logits + (b * beam + row) * size;
+            const T* x = logits + (b * beam + row) * size;
             float shift = largest(x, size), total = totals[b * beam + row];
             float mass = log_of(vec{} + exponentials(x, size, shift, nullptr))[0];
             if (normal && mass == mass) shift = mass = 0;
@@ -109,7 +116,7 @@ extern "C" int choose(const float* logits, const float* totals, int64_t sentence
                 for (long place = 0; place < k; ++place) best.scores[place] = mass;
                 break;
             }
-            auto score = [=](long word) { return x[word] - shift - mass + total; };
+            auto score = [=](long word) { return number(x + word) - shift - mass + total; };
             if (only >= 0) {
                 best.insert(score(only), only, row);
                 continue;
@@ -130,19 +137,30 @@ extern "C" int choose(const float* logits, const float* totals, int64_t sentence
             for (; word < size; ++word) look(word);
         }
     }
+}
+
+}  // namespace
+
+// The k best continuations of each sentence: log-softmax of the logits [sentences, beam, size] plus
+// the totals [sentences, beam]; if `normal`, the logits are log-probabilities, and stay as they are.
+// The logits are fp32, or bf16. The words `never` and `nor` are not chosen; -1 is no word. With
+// `only` not -1, no other is. Scores are NaN where a logit is.
+extern "C" int choose(const void* logits, const float* totals, int64_t sentences, int64_t beam,
+                      int64_t size, int64_t k, int64_t never, int64_t nor, int64_t only,
+                      int64_t normal, int64_t bf16, float* scores, int64_t* words, int64_t* beams,
+                      int64_t threads) {
+    auto from = [&](auto* given) {
+        choose_from(given, totals, sentences, beam, size, k, never, nor, only, normal, scores,
+                    words, beams, threads);
+    };
+    if (bf16)
+        from(static_cast<const uint16_t*>(logits));
+    else
+        from(static_cast<const float*>(logits));
     return 0;
 }
 
 namespace {
-
-INLINE vec load(const uint16_t* source) { return widen(source); }
-INLINE float number(const float* source) { return *source; }
-INLINE float number(const uint16_t* source) {
-    uint32_t bits = static_cast<uint32_t>(*source) << 16;
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
 
 // A tensor [sentences, heads, places, numbers], the last of which lie side by side.
 template <typename T>
@@ -152,6 +170,9 @@ struct View {
     const T* at(long b, long h) const { return start + b * sentence + h * head; }
 };
 
+// Sums side by side: each alone would wait for its last addition.
+const long SIDE = 4;
+
 template <typename T>
 int attend_to(View<T> q, View<T> keys, View<T> values, const float* mask, long mask_rows,
               long sentences, long heads, long rows, long slots, long width, long value_width,
@@ -159,37 +180,58 @@ int attend_to(View<T> q, View<T> keys, View<T> values, const float* mask, long m
     int failed = 0;
 #pragma omp parallel for num_threads(threads) if (threads > 1) reduction(| : failed)
     for (long b = 0; b < sentences; ++b) {
-        long* seen = static_cast<long*>(malloc(slots * (sizeof(long) + sizeof(float))));
-        if (!seen) {
+        // the places that the hypotheses see, a list of each or one of all
+        const long lists = mask && mask_rows > 1 ? mask_rows : 1;
+        long* const counts = static_cast<long*>(
+            malloc(lists * (slots + 1) * sizeof(long) + (slots + SIDE) * sizeof(float)));
+        if (!counts) {
             failed = 1;
             continue;
         }
-        float* weights = reinterpret_cast<float*>(seen + slots);
-        long count = 0;
-        for (long row = 0; row < rows; ++row) {
-            if (row == 0 || row < mask_rows) {
-                const float* masked = mask + (b * mask_rows + row) * slots;
-                count = 0;
-                for (long slot = 0; slot < slots; ++slot)
-                    if (!mask || masked[slot] == 0) seen[count++] = slot;
-            }
-            for (long h = 0; h < heads; ++h) {
+        long* const places = counts + lists;
+        float* const weights = reinterpret_cast<float*>(places + lists * slots);
+        for (long list = 0; list < lists; ++list) {
+            const float* masked = mask + (b * mask_rows + list) * slots;
+            counts[list] = 0;
+            for (long slot = 0; slot < slots; ++slot)
+                if (!mask || masked[slot] == 0)
+                    places[list * slots + counts[list]++] = slot;
+        }
+        // keys and values of a head are in the nearest cache from its second hypothesis on
+        for (long h = 0; h < heads; ++h) {
+            for (long row = 0; row < rows; ++row) {
+                const long list = row < lists ? row : 0;
+                const long count = counts[list], *seen = places + list * slots;
                 const T* query = q.at(b, h) + row * q.place;
                 const T* key = keys.at(b, h);
                 const T* value = values.at(b, h);
-                for (long n = 0; n < count; ++n) {
-                    const T* one = key + seen[n] * keys.place;
-                    vec products = {};
+                for (long n = 0; n < count; n += SIDE) {
+                    const T* one[SIDE];
+                    vec products[SIDE] = {};
+                    for (long a = 0; a < SIDE; ++a)
+                        one[a] = key + seen[n + a < count ? n + a : n] * keys.place;
                     long d = 0;
-                    for (; d + W <= width; d += W) products += load(query + d) * load(one + d);
-                    float score = fast_sum(products);
-                    for (; d < width; ++d) score += number(query + d) * number(one + d);
-                    weights[n] = score * scale;
+                    for (; d + W <= width; d += W)
+                        for (long a = 0; a < SIDE; ++a)
+                            products[a] += load(query + d) * load(one[a] + d);
+                    for (long a = 0; a < SIDE; ++a) {
+                        float score = fast_sum(products[a]);
+                        for (long rest = d; rest < width; ++rest)
+                            score += number(query + rest) * number(one[a] + rest);
+                        weights[n + a] = score * scale;
+                    }
                 }
                 float shift = largest(weights, count);
                 float part = 1 / exponentials(weights, count, shift, weights);
                 float* out = output + ((b * rows + row) * heads + h) * value_width;
                 long d = 0;
+                for (; d + SIDE * W <= value_width; d += SIDE * W) {
+                    vec mean[SIDE] = {};
+                    for (long n = 0; n < count; ++n)
+                        for (long a = 0; a < SIDE; ++a)
+                            mean[a] += weights[n] * load(value + seen[n] * values.place + d + a * W);
+                    for (long a = 0; a < SIDE; ++a) store(out + d + a * W, mean[a] * part);
+                }
                 for (; d + W <= value_width; d += W) {
                     vec mean = {};
                     for (long n = 0; n < count; ++n)
@@ -204,7 +246,7 @@ int attend_to(View<T> q, View<T> keys, View<T> values, const float* mask, long m
                 }
             }
         }
-        free(seen);
+        free(counts);
     }
     return failed;
 }

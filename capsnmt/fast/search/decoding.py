@@ -16,12 +16,7 @@ from capsnmt.fast.cpp import build
 from capsnmt.modules import shortcuts
 from capsnmt.routing.tracing import is_followed
 
-PRECISIONS = (torch.float32, torch.bfloat16)  # of queries, keys and values
-
-
-def is_compiled(x: Tensor) -> bool:
-    """Return whether the kernels compute with numbers such as these."""
-    return x.dtype == torch.float32 and not is_followed([x]) and build.is_built("decoding")
+PRECISIONS = (torch.float32, torch.bfloat16)  # that the kernels read
 
 
 @functools.cache
@@ -29,7 +24,7 @@ def kernel(name: str) -> Any:
     """Return a kernel. It takes integers and addresses, and attention a fraction first."""
     function = getattr(build.library("decoding"), name)
     scale = {"choose": (), "attend": (ctypes.c_double,)}[name]
-    function.argtypes = [*scale, *[ctypes.c_int64] * {"choose": 14, "attend": 23}[name]]
+    function.argtypes = [*scale, *[ctypes.c_int64] * {"choose": 15, "attend": 23}[name]]
     return function
 
 
@@ -40,7 +35,7 @@ def choose(
 
     Args:
         logits: ``[B beam, V]``; or, if ``normal``, log-probabilities, which stay as they are.
-        totals: scores of the hypotheses, ``[B, beam]``.
+        totals: scores of the hypotheses, ``[B, beam]``, in fp32.
         k: candidates of a sentence.
         pad: a word that is not chosen.
         never: another one; -1 is no word.
@@ -48,8 +43,9 @@ def choose(
     """
     sentences, beam = totals.shape
     size = logits.size(-1)
-    if is_compiled(logits):
-        scores = logits.new_empty(sentences, k)
+    own = logits.dtype in PRECISIONS and not is_followed([logits, totals])
+    if own and build.is_built("decoding"):
+        scores = totals.new_empty(sentences, k)
         words = torch.empty(sentences, k, dtype=torch.long, device="cpu")
         beams = torch.empty_like(words)
         logits, totals = logits.contiguous(), totals.contiguous()
@@ -57,6 +53,7 @@ def choose(
             *(logits.data_ptr(), totals.data_ptr(), sentences, beam, size, k, pad, never, only),
             *(
                 normal,
+                logits.dtype == torch.bfloat16,
                 scores.data_ptr(),
                 words.data_ptr(),
                 beams.data_ptr(),
@@ -64,6 +61,7 @@ def choose(
             ),
         )
         return scores, words, beams
+    logits = logits if logits.dtype == torch.float64 else logits.float()
     lprobs = logits.clone() if normal else torch.log_softmax(logits, -1, dtype=torch.float32)
     lprobs[:, pad] = -torch.inf
     if never >= 0:

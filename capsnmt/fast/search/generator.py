@@ -133,11 +133,11 @@ class Model:
         logits, more = self.decoder.forward(
             words, encoder_out=self.encoded, incremental_state=self.state, **self.settings
         )
-        if normal:
-            given = logits[:, -1:], more
-            logits = self.model.get_normalized_probs(given, log_probs=True, sample=None)
-        logits = logits[:, -1]
-        return logits if logits.dtype == torch.float64 else logits.float()
+        if not normal:
+            return logits[:, -1]
+        given = logits[:, -1:], more
+        found = self.model.get_normalized_probs(given, log_probs=True, sample=None)[:, -1]
+        return found if found.dtype == torch.float64 else found.float()
 
     def reorder(self, rows: Tensor) -> None:
         """Reorder by hypotheses the caches whose keys are in order, and what others keep."""
