@@ -57,6 +57,7 @@ def list_of_layers(side: str, needs: Values) -> Any:
         f"{side} layers it applies to: all, or 1-based lists and ranges: 1,4-6",
         needs=[needs],
         excludes=[Excluded(f"{side}_layers_to_keep", RENUMBERED)],
+        of_decoder=side == "decoder",
     )
 
 
@@ -235,15 +236,20 @@ class MultiLayerAttentionConfig(FairseqDataclass):
             Excluded("quant_noise_scalar", NOT_QUANTISED),
             Excluded("quantization_config_path", NOT_QUANTISED),
         ],
+        of_decoder=True,
     )
     mlmha_sources: int = switch(
-        0, "n: attend to the n top encoder layers; 0 means all", needs=[MULTI_LAYER]
+        0,
+        "n: attend to the n top encoder layers; 0 means all",
+        needs=[MULTI_LAYER],
+        of_decoder=True,
     )
     mlmha_mask_source: int = switch(
         0,
         "1-based encoder layer whose output the decoder sees as zero, at generation "
         "only; 0 means none",
         needs=[MULTI_LAYER],
+        of_decoder=True,
     )
 
 
@@ -264,6 +270,7 @@ class SurfaceFusionConfig(FairseqDataclass):
                 for noise in ("quant_noise_pq", "quant_noise_scalar", "quantization_config_path")
             ),
         ],
+        of_decoder=True,
     )
 
 
@@ -281,6 +288,7 @@ class CapsuleRoutingConfig(FairseqDataclass):
         excludes=[
             Excluded("cross_self_attention", "the keys are not the decoder's positions alone")
         ],
+        of_decoder=True,
     )
     capsule_routing_encoder_layers: str = list_of_layers("encoder", ENCODER_CAPSULES)
     capsule_routing_decoder_layers: str = list_of_layers("decoder", DECODER_CAPSULES)

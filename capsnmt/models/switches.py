@@ -59,6 +59,7 @@ class Switch:
         note: what to know about the bounds.
         needs: it has an effect only if all options of one of these have one of these values.
         excludes: what it cannot be combined with.
+        of_decoder: without a decoder it has no effect.
     """
 
     default: Any
@@ -69,6 +70,7 @@ class Switch:
     note: str = ""
     needs: Sequence[Values] = ()
     excludes: Sequence[Excluded] = ()
+    of_decoder: bool = False
 
 
 def switch(default: Any, help: str, **declared: Any) -> Any:

@@ -18,8 +18,8 @@ from fairseq.utils import safe_hasattr
 
 from capsnmt.checkpoints.load import load_checkpoint
 from capsnmt.cli import ConfigurationError
-from capsnmt.models.config import MultiLayerAttentionConfig, SurfaceFusionConfig, defaults
-from capsnmt.models.switches import defaults_of, flag, spelled
+from capsnmt.models.config import MECHANISMS, defaults
+from capsnmt.models.switches import declared, flag, spelled
 from capsnmt.models.validation import complete
 from capsnmt.modules.layer_aggregation import LAYER_AGGREGATIONS
 
@@ -45,10 +45,8 @@ def decoder_options() -> Dict[str, Any]:
     options = {f"decoder_{option.name}": option.default for option in fields(DecoderConfig)}
     shared = {option.name: option.default for option in fields(TransformerConfig)}
     options.update({name: shared[name] for name in OF_THE_DECODER if name in shared})
-    idle = [*defaults_of(MultiLayerAttentionConfig, SurfaceFusionConfig)]
-    idle += ["head_aggregation_decoder_layers"]
-    idle += [name for name in defaults() if name.startswith("capsule_routing_decoder")]
-    options.update({name: defaults()[name] for name in idle})
+    ours = declared(*MECHANISMS)
+    options.update({name: each.default for name, each in ours.items() if each.of_decoder})
     return options
 
 

@@ -10,6 +10,8 @@ import fairseq.models
 import torch
 from torch import Tensor, nn
 
+from capsnmt.models.config import MECHANISMS
+from capsnmt.models.switches import declared, flag
 from capsnmt.modules.algorithms import OF_HEADS, OF_LAYERS
 from tests import support
 from tests.support import (
@@ -26,9 +28,8 @@ SMALL = [
 ]
 CLASSES = 5
 OF_THE_DECODER = {
-    *("--mlmha", "--mlmha-sources", "--capsule-routing-decoder", "--decoder-normalize-before"),
-    "--surface-fusion",
-    *("--head-aggregation-attention", "--layer-aggregation-side"),
+    *(flag(name) for name, each in declared(*MECHANISMS).items() if each.of_decoder),
+    *("--decoder-normalize-before", "--head-aggregation-attention", "--layer-aggregation-side"),
 }
 parse = functools.partial(support.parse, task="logical_inference")
 POOLINGS = ((), ("--pooling", "queries", "--pooling-queries", "3"))
