@@ -2,7 +2,8 @@
 """Write the text of a made-up task, always the same: SCAN, copying or reversing words.
 
 ``data_prep/composition.py --task TASK --output DIR`` writes ``train.src`` and ``train.tgt`` and,
-except for the demo's task, ``test.src`` and ``test.tgt``, which are of another kind or length.
+except for the demo's task, ``valid.src`` and ``valid.tgt``, which are of their kind, and
+``test.src`` and ``test.tgt``, which are of another kind or length.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ Pairs = List[Tuple[str, str]]
 PRIMITIVES = {"walk": "WALK", "look": "LOOK", "run": "RUN", "jump": "JUMP"}
 TURNS = {"left": "LTURN", "right": "RTURN"}
 SHORT = 22  # actions, of the longest training sequence of the split by length
+HELD_OUT = 20  # one pair of SCAN's training in so many is for validation
 SHARE = 10  # one training pair in so many is jump alone, where it is the primitive that is added
 
 
@@ -53,11 +55,11 @@ def commands(primitives: Mapping[str, str] = PRIMITIVES) -> Dict[str, str]:
     return {command: " ".join(actions.split()) for command, actions in found.items()}
 
 
-def scan_simple() -> Dict[str, Pairs]:
-    """Return four fifths of SCAN for training, the others for the test."""
-    pairs = [*commands().items()]
-    random.Random(1).shuffle(pairs)
-    return {"train": pairs[len(pairs) // 5 :], "test": pairs[: len(pairs) // 5]}
+def held_out(pairs: Pairs) -> Dict[str, Pairs]:
+    """Return pairs for training and some of them, always the same, for validation instead."""
+    shuffled = random.Random(1).sample(pairs, len(pairs))
+    count = len(pairs) // HELD_OUT
+    return {"train": shuffled[count:], "valid": shuffled[:count]}
 
 
 def scan_length() -> Dict[str, Pairs]:
@@ -65,20 +67,21 @@ def scan_length() -> Dict[str, Pairs]:
     found: Dict[str, Pairs] = {"train": [], "test": []}
     for pair in commands().items():
         found["train" if len(pair[1].split()) <= SHORT else "test"].append(pair)
-    return found
+    return {**held_out(found["train"]), "test": found["test"]}
 
 
 def scan_jump() -> Dict[str, Pairs]:
     """Return, for training, jump alone and every command without it; the others for the test.
 
-    As in the published split, jump alone is a tenth of the training pairs.
+    As in the published split, jump alone is a tenth of the training pairs. None is held out.
     """
     alone = ("jump", PRIMITIVES["jump"])
     others = [*commands({k: v for k, v in PRIMITIVES.items() if k != "jump"}).items()]
     times = round(len(others) / (SHARE - 1))
     known = {alone, *others}
     test = [pair for pair in commands().items() if pair not in known]
-    return {"train": [alone] * times + others, "test": test}
+    splits = held_out(others)
+    return {**splits, "train": [alone] * times + splits["train"], "test": test}
 
 
 def sequences(
@@ -97,9 +100,12 @@ def sequences(
     return found
 
 
-BEYOND = {"train": (10_000, range(1, 21)), "test": (1_000, range(21, 41))}
+BEYOND = {
+    "train": (10_000, range(1, 21)),
+    "valid": (500, range(1, 21)),
+    "test": (1_000, range(21, 41)),
+}
 TASKS: Dict[str, Callable[[], Dict[str, Pairs]]] = {
-    "scan_simple": scan_simple,
     "scan_length": scan_length,
     "scan_jump": scan_jump,
     "copy": partial(sequences, False, **BEYOND),

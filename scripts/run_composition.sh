@@ -3,7 +3,7 @@
 # training; then the table of whole sequences that are right.
 #   scripts/run_composition.sh [--tasks T,T] [--rows R,R] [--seeds S,S] [--max-update N] [--output DIR]
 #                              [--jobs N] [--dry-run]
-# --tasks       default scan_simple,scan_length,scan_jump,copy,reversal
+# --tasks       default scan_length,scan_jump,copy,reversal
 # --rows        default all of configs/composition; the table compares with baseline
 # --seeds       default 1 to 10
 # --max-update  updates of each training (default 3000)
@@ -19,7 +19,7 @@ self=$(readlink -f "$0")
 . "$root/scripts/flags.sh"
 helps "$self" "$@"
 
-tasks=scan_simple,scan_length,scan_jump,copy,reversal rows=all seeds=1,2,3,4,5,6,7,8,9,10
+tasks=scan_length,scan_jump,copy,reversal rows=all seeds=1,2,3,4,5,6,7,8,9,10
 max_update="" output=runs/composition jobs="" dry_run=""
 parse "--tasks= --rows= --seeds= --max-update= --output= --jobs= --dry-run" "$@"
 jobs=${jobs:-$(env -u OMP_NUM_THREADS nproc)}
@@ -32,9 +32,12 @@ if [ "$max_update" ]; then
   settings+=(--set "train.warmup-updates=$((max_update / 10))")
 fi
 for task in ${tasks//,/ }; do
-  text=$output/$task/text data=$output/$task/data
+  text=$output/$task/text data=$output/$task/data given=()
   show "$PYTHON" "$root/data_prep/composition.py" --task "$task" --output "$text"
-  show "$PYTHON" -m capsnmt.corpora --train "$text/train."{src,tgt} --test "$text/test."{src,tgt} --output "$data"
+  for split in train valid test; do
+    given+=("--$split" "$text/$split."{src,tgt})
+  done
+  show "$PYTHON" -m capsnmt.corpora "${given[@]}" --output "$data"
   show "$PYTHON" -m capsnmt.launch "${settings[@]}" --prepared "$data" --output "$output/$task"
 done
 show "$PYTHON" -m scripts.composition "$output"

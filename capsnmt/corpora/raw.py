@@ -176,8 +176,23 @@ def _hold_out(recipe: Recipe, training: Callable[[], Sentences]) -> Dict[str, Se
         split: iter([found[place] for place in sorted(islice(drawn, count))])
         for split, count in recipe.held_out.items()
     }
-    pairs["train"] = (pair for pair in training() if _key(pair) not in known)
+    pairs["train"] = _others(training(), known, total)
     return pairs
+
+
+def _others(training: Sentences, known: Set[Tuple[str, str]], drawn: int) -> Sentences:
+    """Yield the training pairs that are equal to none of those drawn; warn of other copies."""
+    equal = 0
+    for pair in training:
+        if _key(pair) in known:
+            equal += 1
+        else:
+            yield pair
+    if equal > drawn:
+        say(
+            f"  WARNING: {equal - drawn:,} more training pairs are left out, equal to one that was "
+            f"drawn; give sets of your own to keep them"
+        )
 
 
 def _key(pair: Tuple[str, ...]) -> Tuple[str, str]:

@@ -104,7 +104,7 @@ def test_no_pair_is_drawn_twice_or_left_for_training_in_another_form(
         once = Path(f"a.{side}").read_text("utf-8").splitlines()
         forms = 2 * (once + [other(line) for line in once])
         Path(f"r.{side}").write_text("".join(f"{line}\n" for line in forms), "utf-8")
-    run("--train", "r.en", "r.de", *flags, *SMALL)
+    said = run("--train", "r.en", "r.de", *flags, *SMALL)
     data = PreparedData(Path("out"))
     train, *others = (
         [" ".join(line.lower().split()) for line in text(data.raw(split, "en"))]
@@ -114,6 +114,8 @@ def test_no_pair_is_drawn_twice_or_left_for_training_in_another_form(
     assert len(drawn) == len(set(drawn)) == 2 * (240 // 20)
     assert not {*train} & {*drawn}
     assert len({*train}) == 60 - len(drawn)
+    # each of them has four forms
+    assert f"WARNING: {3 * len(drawn)} more training pairs are left out" in said
     for side in ("en", "de"):
         Path(f"r.{side}").write_bytes(lines(range(2), side) * 30)
     words = ("--train", "r.en", "r.de", *flags, "--output", "too_few")
