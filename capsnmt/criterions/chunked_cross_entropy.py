@@ -25,6 +25,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from capsnmt.modules.shortcuts import SHORTCUTS
 from capsnmt.routing.numerics import without_autocast
 
 MULTIPLE = 64
@@ -159,9 +160,8 @@ class _Chunks:
         self.d_features: Optional[Tensor] = None
         self.d_weight: Optional[Tensor] = None
         # allocated once: a CPU would map memory again for every chunk, a tenth of the time
-        shape = (min(chunk_tokens, len(features)), words)
-        self.scores = features.new_empty(shape)
-        self.log_probs = features.new_empty(shape, dtype=self.dtype)
+        self.scores = features.new_empty(min(chunk_tokens, len(features)), words)
+        self.rows = torch.arange(len(self.scores), device=features.device)
 
     def prepare_gradients(self, like: Tensor, of_features: bool, of_weight: bool) -> None:
         """Make room for the gradients; the features' is as precise as the features themselves."""
@@ -173,13 +173,12 @@ class _Chunks:
     def add(self, tokens: slice, target: Tensor, real: Tensor, count_correct: bool) -> None:
         """Add one chunk: words ``[n, 1]`` and, false at padding, ``real`` ``[n, 1]``."""
         features = self.features[tokens]
-        scores, log_probs = self.scores[: len(features)], self.log_probs[: len(features)]
+        scores = self.scores[: len(features)]
         torch.mm(features, self.weight.t(), out=scores)
         of_target = scores.gather(1, target).to(self.dtype)  # z_y
-        torch.log_softmax(scores, dim=-1, dtype=self.dtype, out=log_probs)
         if count_correct:
-            self.correct = self.correct + (log_probs.argmax(-1, True).eq(target) & real).sum()
-        nll = -log_probs.gather(1, target)
+            self.correct = self.correct + (scores.argmax(-1, True).eq(target) & real).sum()
+        nll = SHORTCUTS.softmax_(scores, target)
         p_target = torch.exp(-nll)
         masked = features.to(self.dtype) * real
         self.sum_of_features = self.sum_of_features + masked.sum(0)
@@ -191,10 +190,9 @@ class _Chunks:
         if self.d_features is None and self.d_weight is None:
             return
         # dL/dz without epsilon_i, which is the same for all words and needs no matrix
-        # They are rounded as they are written; a CPU is faster with a copy.
-        copies = scores.dtype != self.dtype and scores.device.type == "cpu"
-        d_scores = scores.copy_(log_probs.exp_()) if copies else torch.exp(log_probs, out=scores)
-        d_scores.scatter_(1, target, (p_target - self.confidence).to(d_scores.dtype))
+        d_scores, of_words = scores, (p_target - self.confidence).to(scores.dtype)
+        # a CPU would scatter them in a copy of all scores
+        d_scores[self.rows[: len(features)], target.squeeze(1)] = of_words.squeeze(1)
         if self.d_features is not None:
             d_features = d_scores @ self.weight - self.smoothing * self.sum_of_words
             self.d_features[tokens] = (d_features * real).to(self.d_features.dtype)

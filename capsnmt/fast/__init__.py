@@ -18,10 +18,10 @@ from capsnmt.routing.operator import Operator
 
 @functools.cache
 def install() -> None:
-    """Add what needs torch alone: the kernels, and the shortcuts of dropout and attention."""
+    """Add what needs torch alone: the kernels, and the shortcuts of the modules and the loss."""
     if os.environ.get(SWITCH) == "0":
         return
-    from capsnmt.fast import attention, dropout
+    from capsnmt.fast import attention, dropout, softmax
     from capsnmt.fast.cpp import routing
     from capsnmt.fast.search import decoding
     from capsnmt.fast.triton import launch
@@ -33,6 +33,7 @@ def install() -> None:
     SHORTCUTS.dropout = dropout.dropout
     SHORTCUTS.products_are_faster = attention.products_are_faster
     SHORTCUTS.attend_to_slots = decoding.attend
+    SHORTCUTS.softmax_ = softmax.softmax_
 
 
 @functools.cache

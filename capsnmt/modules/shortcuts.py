@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Callable, Optional
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -31,6 +32,21 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], scale: float
     return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)
 
 
+def softmax_(scores: Tensor, words: Tensor) -> Tensor:
+    """Put their softmax in place of scores ``[n, V]``, rounded to their precision.
+
+    Return the negative log-probabilities ``[n, 1]`` of words ``[n, 1]``, in fp32 or better.
+    """
+    precise = torch.promote_types(scores.dtype, torch.float32)
+    log_probs = torch.log_softmax(scores, dim=-1, dtype=precise)
+    nll = -log_probs.gather(1, words)
+    if scores.device.type == "cpu" and scores.dtype != precise:
+        scores.copy_(log_probs.exp_())  # faster there than to round numbers as they are written
+    else:
+        torch.exp(log_probs, out=scores)
+    return nll
+
+
 @dataclass
 class Shortcuts:
     """Functions that :mod:`capsnmt.fast` replaces; by themselves plain torch.
@@ -40,11 +56,13 @@ class Shortcuts:
         products_are_faster: whether attention of queries to keys, both ``[B, H, L, d_h]``, trains
             faster by plain matrix products than by torch's fused call.
         attend_to_slots: :func:`attend`.
+        softmax_: :func:`softmax_`.
     """
 
     dropout: Callable[[Tensor, float], Tensor]
     products_are_faster: Callable[[Tensor, Tensor], bool]
     attend_to_slots: Callable[[Tensor, Tensor, Tensor, Optional[Tensor], float], Tensor]
+    softmax_: Callable[[Tensor, Tensor], Tensor]
 
 
-SHORTCUTS = Shortcuts(F.dropout, never, attend)
+SHORTCUTS = Shortcuts(F.dropout, never, attend, softmax_)
