@@ -21,10 +21,10 @@ from torch import Tensor, nn
 
 from capsnmt.criterions.chunked_cross_entropy import chunked_cross_entropy
 from capsnmt.models.decoder import TransformerDecoder
-from capsnmt.models.overrides import PROBABILITIES, hooked, inherits
 from capsnmt.models.precision import autocast_of
 from capsnmt.models.surface_fusion import SurfaceFusionDecoder
 from capsnmt.models.switches import check, switch
+from capsnmt.modules.overrides import PROBABILITIES, hooked, inherits
 
 logger = logging.getLogger(__name__)
 

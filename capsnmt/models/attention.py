@@ -10,13 +10,13 @@ from fairseq.modules.quant_noise import quant_noise
 from torch import Tensor
 
 from capsnmt.models.dropout import RetainedDropout
-from capsnmt.models.overrides import inherits
 from capsnmt.modules.attention import Attention
 from capsnmt.modules.cache import Cache, SearchState, Slots, reorder
 from capsnmt.modules.capsule_attention import CapsuleAttention
 from capsnmt.modules.dropout import Dropout
 from capsnmt.modules.layer_aggregation.transparent import BlockAttention
 from capsnmt.modules.multi_layer_attention import MultiLayerAttention
+from capsnmt.modules.overrides import inherits
 from capsnmt.modules.surface_fusion import SurfaceAttention
 
 IncrementalState = Dict[str, Cache]

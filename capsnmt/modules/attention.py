@@ -18,6 +18,7 @@ from capsnmt.modules.head_aggregation import HeadComposition, HeadGate, HeadMixi
 from capsnmt.modules.head_aggregation.composed import Mixing
 from capsnmt.modules.masks import additive_mask
 from capsnmt.modules.observation import observe, reads_weights
+from capsnmt.modules.overrides import inherits
 from capsnmt.modules.shortcuts import SHORTCUTS
 from capsnmt.routing.numerics import compute_dtype
 
@@ -179,8 +180,10 @@ class Attention(nn.Module):
 
     @property
     def reads_scores(self) -> bool:
-        """Whether anything reads or changes the scores."""
-        return self.score_mixing is not None or self.composition is not None
+        """Whether anything reads or changes the scores or the weights."""
+        mixings = self.score_mixing, self.weight_mixing, self.composition
+        own = not inherits(self, Attention, "scores", "weights")
+        return own or any(mixing is not None for mixing in mixings)
 
     def scores(
         self,

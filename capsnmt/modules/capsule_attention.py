@@ -19,6 +19,14 @@ ENCODER_ROUTINGS = ("none", "vertical", "horizontal", "both")
 DECODER_ROUTINGS = ("none", "horizontal")
 
 
+class PreciseLinear(nn.Linear):
+    """A linear map in the precision of its input."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map ``[..., in]`` to ``[..., out]``."""
+        return F.linear(x, self.weight.to(x.dtype), self.bias.to(x.dtype))
+
+
 class CapsuleAttention(Attention):
     r"""Multi-head self-attention with scores refined by routing before the softmax.
 
@@ -87,15 +95,10 @@ class CapsuleAttention(Attention):
         self.iterations = iterations
         self.backend = backend
         if vertical:
-            self.head_weights = nn.Linear(num_heads, num_heads)
+            self.head_weights = PreciseLinear(num_heads, num_heads)
             self.in_fp32 = ("head_weights",)
             nn.init.zeros_(self.head_weights.weight)
             nn.init.zeros_(self.head_weights.bias)
-
-    @property
-    def reads_scores(self) -> bool:
-        """Whether anything reads or changes the scores."""
-        return self.vertical or self.horizontal or super().reads_scores
 
     def scores(
         self,
@@ -141,12 +144,8 @@ class CapsuleAttention(Attention):
         """
         backend = usable_backend(self.backend, e, self.training)
         omega, b = vertical_routing(e, self.iterations, real, real, backend=backend)
-        W_up, b_up = self.head_weights.weight, self.head_weights.bias
         with without_autocast(e.device):
-            if isinstance(W_up, Tensor):
-                Lambda = F.linear(b.sum(-1), W_up.to(b.dtype), b_up.to(b.dtype))
-            else:  # a map that torch has quantised
-                Lambda = self.head_weights(b.sum(-1))
+            Lambda = self.head_weights(b.sum(-1))
         return Lambda.softmax(-1)[:, :, None, None] * omega[:, None]
 
     def append_row(self, row: Tensor, cache: Cache) -> Tensor:

@@ -15,7 +15,7 @@ from capsnmt.models.attention import (
     HostedMultiLayerAttention,
 )
 from capsnmt.modules.attention import Attention
-from capsnmt.modules.head_aggregation import HeadGate
+from capsnmt.modules.head_aggregation import HeadGate, HeadMixing
 from capsnmt.modules.masks import additive_mask
 from capsnmt.modules.multi_layer_attention import VARIANTS
 from capsnmt.modules.shortcuts import SHORTCUTS
@@ -108,6 +108,35 @@ def test_a_layer_attends_to_its_own_block_of_the_mixtures() -> None:
         expected, _ = whole(query, mixture, mixture, PADDINGS["left"])
         found, _ = module(query, mixtures, mixtures, PADDINGS["left"])
         torch.testing.assert_close(found, expected)
+
+
+def sharper(self: Any, e: torch.Tensor, *_: Any) -> torch.Tensor:
+    return 3 * e
+
+
+def squared(self: Any, scores: torch.Tensor, needed: bool, mix: Any) -> Tuple[Any, Any]:
+    weights = scores.softmax(-1).square()
+    return weights, weights if needed else None
+
+
+@pytest.mark.parametrize("own", [{"scores": sharper}, {"weights": squared}, {}], ids=" ".join)
+def test_own_scores_weights_or_mixing_hold_in_every_pass(
+    own: Dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A user's, or a map of the weights alone; torch's fused function knows nothing of them."""
+    module, x = plain(), numbers(LENGTH, 2, WIDTH)
+    before, _ = module(x, x, x, need_weights=False)
+    module.__class__ = type("Own", (type(module),), own)
+    if not own:
+        module.weight_mixing = HeadMixing(HEADS).double()
+        nn.init.normal_(module.weight_mixing.weight)
+    expected, _ = module(x, x, x)
+    assert not torch.allclose(expected, before)
+    for training in (False, True):
+        for products in (False, True):
+            monkeypatch.setattr(SHORTCUTS, "products_are_faster", lambda q, k, p=products: p)
+            found, _ = module.train(training)(x, x, x, need_weights=False)
+            torch.testing.assert_close(found, expected)
 
 
 # --- to several encoder layers

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Optional
+import copy
+from typing import Callable, Dict, Optional
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from capsnmt.models.attention import HostedCapsuleAttention as CapsuleAttention
 from capsnmt.modules.capsule_attention import ENCODER_ROUTINGS
@@ -35,6 +36,39 @@ def test_outputs_and_gradients_equal_the_algorithms(
     expected, *_ = oracle(module, x, x, padding, causal)
     real = slice(None) if padding is None else ~padding.T  # [L, B]
     assert_same(found[real], expected[real], module, x, rtol=1e-8, atol=1e-10)
+
+
+def normalised(map_: nn.Module) -> None:
+    """Weight normalisation, which a hook computes, of twice the length."""
+    nn.utils.weight_norm(map_).weight_g.data.mul_(2)
+    map_.bias.data.mul_(2)
+
+
+def derived(map_: nn.Module) -> None:
+    parent = type(map_)
+    own = {"forward": lambda self, x: 2 * parent.forward(self, x)}
+    map_.__class__ = type("Own", (parent,), own)
+
+
+WAYS: Dict[str, Callable[[nn.Module], object]] = {
+    "hook": lambda map_: map_.register_forward_hook(lambda *given: 2 * given[-1]),
+    "weight normalisation": normalised,
+    "class": derived,
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.filterwarnings("ignore:.*weight_norm.*is deprecated")
+def test_the_map_to_head_weights_may_be_changed_as_every_map(way: str) -> None:
+    """Here to its double; the parameters were read past whatever changed it."""
+    module, x = capsules("vertical"), numbers(LENGTH, 2, WIDTH)
+    doubled = copy.deepcopy(module)
+    for parameter in doubled.head_weights.parameters():
+        parameter.data.mul_(2)
+    expected, _ = doubled(x, x, x)
+    assert not torch.allclose(module(x, x, x)[0], expected)
+    WAYS[way](module.head_weights)
+    torch.testing.assert_close(module(x, x, x)[0], expected)
 
 
 def test_head_weights_start_uniform_with_all_of_their_gradient() -> None:

@@ -17,10 +17,10 @@ from torch import Tensor, nn
 from capsnmt.fast.search.decoding import choose
 from capsnmt.models.attention import Hosted
 from capsnmt.models.decoder import TransformerDecoder
-from capsnmt.models.overrides import PROBABILITIES, inherits
 from capsnmt.models.transformer import CapsnmtTransformer
 from capsnmt.modules import cache
 from capsnmt.modules.observation import open_observer
+from capsnmt.modules.overrides import PROBABILITIES, inherits
 from capsnmt.routing.recording import is_recording
 
 Hypotheses = List[List[Dict[str, Tensor]]]

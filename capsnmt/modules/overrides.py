@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from torch import nn
-from torch.nn.modules.module import _global_forward_hooks, _global_forward_pre_hooks
+from torch.nn.modules import module as of_torch
 
+HOOKS = ("forward_hooks", "forward_pre_hooks", "backward_hooks", "backward_pre_hooks")
 PROBABILITIES = ("get_normalized_probs", "get_normalized_probs_scriptable")
 """The methods of models and decoders that make probabilities of logits."""
 
 
 def hooked(module: nn.Module) -> bool:
     """Return whether a hook waits for the passes of a module: its own or one of all modules."""
-    of_all = _global_forward_hooks or _global_forward_pre_hooks
-    return bool(module._forward_hooks or module._forward_pre_hooks or of_all)
+    return any(getattr(module, f"_{h}") or getattr(of_torch, f"_global_{h}") for h in HOOKS)
 
 
 def inherits(module: nn.Module, base: type, *methods: str) -> bool:
