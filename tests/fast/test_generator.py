@@ -13,7 +13,7 @@ import torch
 from fairseq.dataclass.configs import GenerationConfig
 from fairseq.incremental_decoding_utils import FairseqIncrementalState
 from fairseq.models import build_model
-from fairseq.sequence_generator import SequenceGenerator
+from fairseq.sequence_generator import EnsembleModel, SequenceGenerator
 from fairseq.tasks import FairseqTask
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from fairseq.token_generation_constraints import pack_constraints
@@ -21,6 +21,7 @@ from torch.nn.modules.module import register_module_forward_hook
 
 from capsnmt.fast.search.generator import Generator
 from capsnmt.models.decoder import TransformerDecoder
+from capsnmt.models.encoder import TransformerEncoder
 from capsnmt.models.layers import HostLayer, TransformerDecoderLayer
 from capsnmt.routing import record_routing
 from tests.models.test_search import ALL, Hypotheses, assert_same_hypotheses, flagged, lively
@@ -334,6 +335,64 @@ def test_a_decoder_with_a_state_of_its_own_is_left_to_fairseq(
         layer.counter(x, state), encoded, padding, state, **more
     )
     assert compared(monkeypatch, [model])
+
+
+class CountingDecoder(TransformerDecoder):
+    """A decoder with such a state, which it reorders itself."""
+
+    reorder_incremental_state = Counter.reorder_incremental_state
+
+    def embed(self, tokens: torch.Tensor, state: Any) -> torch.Tensor:
+        return Counter.forward(self, super().embed(tokens, state), state)
+
+
+class TopicEncoder(TransformerEncoder):
+    """An encoder that also hands over the mean of its words, and reorders it."""
+
+    def forward(self, src_tokens: torch.Tensor, *args: Any, **more: Any) -> Any:
+        mean = self.embed_tokens(src_tokens).mean(1)
+        return {**super().forward(src_tokens, *args, **more), "topic": [mean]}
+
+    def reorder_encoder_out(self, encoded: Any, order: torch.Tensor) -> Any:
+        topic = encoded["topic"][0].index_select(0, order)
+        return {**super().reorder_encoder_out(encoded, order), "topic": [topic]}
+
+
+class TopicDecoder(TransformerDecoder):
+    """A decoder that adds it to its features."""
+
+    def extract_features(self, words: torch.Tensor, encoder_out: Any, **more: Any) -> Any:
+        features, extra = super().extract_features(words, encoder_out, **more)
+        return features + encoder_out["topic"][0].unsqueeze(1), extra
+
+
+@pytest.mark.parametrize("classes", [(CountingDecoder,), (TopicDecoder, TopicEncoder)])
+@pytest.mark.parametrize("number", [1, len(SOURCES)])
+def test_what_a_model_reorders_itself_is_left_to_fairseq(
+    classes: Tuple[type, ...], number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of one sentence, rows of hypotheses and of sentences could be added without an error."""
+    model = prepared()
+    for part, own in zip((model.decoder, model.encoder), classes):
+        part.__class__ = own
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys.modules[__name__], "SOURCES", SOURCES[:number])
+        assert compared(monkeypatch, [model])
+
+
+def test_a_generator_may_be_built_of_an_ensemble() -> None:
+    """As fairseq's, whose ensemble a user may derive from."""
+
+    class Ensemble(EnsembleModel):
+        def forward_decoder(self, *args: Any) -> Any:
+            probabilities, attention = super().forward_decoder(*args)
+            return 2 * probabilities, attention
+
+    found = [
+        generated(build, Ensemble([prepared()]))
+        for build in (FairseqTask.build_generator, FairseqTask.build_generator.__wrapped__)
+    ]
+    assert_same_hypotheses(*found)
 
 
 @pytest.mark.parametrize(

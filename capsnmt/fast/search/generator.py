@@ -10,13 +10,14 @@ import torch
 from fairseq import search as strategies
 from fairseq.models.fairseq_incremental_decoder import FairseqIncrementalDecoder
 from fairseq.models.transformer import TransformerDecoderBase, TransformerModelBase
-from fairseq.sequence_generator import SequenceGenerator
+from fairseq.sequence_generator import EnsembleModel, SequenceGenerator
 from fairseq.tasks import FairseqTask
 from torch import Tensor, nn
 
 from capsnmt.fast.search.decoding import choose
 from capsnmt.models.attention import Hosted
 from capsnmt.models.decoder import TransformerDecoder
+from capsnmt.models.encoder import TransformerEncoder
 from capsnmt.models.transformer import CapsnmtTransformer
 from capsnmt.modules import cache
 from capsnmt.modules.observation import open_observer
@@ -24,6 +25,7 @@ from capsnmt.modules.overrides import PROBABILITIES, inherits
 from capsnmt.routing.recording import is_recording
 
 Hypotheses = List[List[Dict[str, Tensor]]]
+REORDER = "reorder_incremental_state"
 
 
 class Generator(SequenceGenerator):
@@ -86,14 +88,16 @@ class Generator(SequenceGenerator):
 def is_searchable(model: Any) -> bool:
     """Return whether all that the decoder keeps between two steps is in caches of our attentions.
 
-    With ``--cross-self-attention`` the source is among the keys of the words. Dropout that is on
-    (``--retain-dropout``) would be the same for all hypotheses at first.
+    What it reads of the encoder is ours, a row for each sentence. With ``--cross-self-attention``
+    the source is among the keys of the words. Dropout that is on (``--retain-dropout``) would be
+    the same for all hypotheses at first.
     """
     decoder = model.decoder
     return (
         next(decoder.parameters()).device.type == "cpu"
         and not getattr(decoder, "cross_self_attention", False)
-        and inherits(decoder, FairseqIncrementalDecoder, "reorder_incremental_state_scripting")
+        and inherits(decoder, FairseqIncrementalDecoder, REORDER, f"{REORDER}_scripting")
+        and inherits(model.encoder, TransformerEncoder, "reorder_encoder_out")
         and not any(keeps_more(module) for module in decoder.modules() if module is not decoder)
     )
 
@@ -102,8 +106,8 @@ def keeps_more(module: nn.Module) -> bool:
     """Return whether a module of a decoder has state that is not in a cache of ours, or dropout."""
     if getattr(module, "apply_during_inference", False):
         return True
-    methods = "reorder_incremental_state", "_get_input_buffer", "_set_input_buffer"
-    return hasattr(module, methods[0]) and not inherits(module, Hosted, *methods)
+    methods = REORDER, "_get_input_buffer", "_set_input_buffer"
+    return hasattr(module, REORDER) and not inherits(module, Hosted, *methods)
 
 
 class Model:
@@ -307,7 +311,8 @@ def generate_faster() -> None:
         **kwargs: Any,
     ) -> Any:
         plain = seq_gen_cls is None and not getattr(args, "print_alignment", False)
-        if plain and all(isinstance(model, CapsnmtTransformer) for model in models):
+        listed = plain and not isinstance(models, EnsembleModel)  # which may be a user's own
+        if listed and all(isinstance(model, CapsnmtTransformer) for model in models):
             seq_gen_cls = Generator
         return original(self, models, args, seq_gen_cls, *rest, **kwargs)
 
