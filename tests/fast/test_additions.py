@@ -18,6 +18,7 @@ from fairseq.tasks import FairseqTask
 from torch import Tensor, nn
 from torch.autograd import forward_ad
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils.flop_counter import FlopCounterMode
 
 from capsnmt import routing
 from capsnmt.fast.linear import PreparedLinear
@@ -148,6 +149,12 @@ def default_device(module: nn.Module) -> Tensor:
         return module(X[0])
 
 
+def counted(module: nn.Module) -> Tensor:
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        module(X[0])
+    return torch.tensor(float(counter.get_total_flops()))
+
+
 def stepped(optimizer: Callable[..., Any]) -> Callable[[nn.Module], Tensor]:
     def run(module: nn.Module) -> Tensor:
         made = optimizer(module.parameters())
@@ -182,6 +189,7 @@ AROUND: Dict[str, Callable[[nn.Module], Tensor]] = {
     "a batch of gradients": batch_of_gradients,
     "functional_call": called_with_others,
     "default device": default_device,
+    "operations that are counted": counted,
     "fused optimizer": stepped(lambda p: torch.optim.AdamW(p, lr=0.1, fused=True)),
     "optimizer": stepped(lambda p: torch.optim.SGD(p, lr=0.1)),
 }
