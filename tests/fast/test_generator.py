@@ -239,11 +239,49 @@ def test_models_that_are_several_change_or_are_watched_are_searched_by_us(
         handle = register(lambda module, _, x: 2 * x if isinstance(module, torch.nn.Linear) else x)
         assert not compared(monkeypatch, [model])
         handle.remove()
-    retaining = flagged("--attention-dropout=0.1")
-    retaining.make_generation_fast_(retain_dropout=True)
-    assert compared(monkeypatch, [retaining])
+    dropping = flagged("--attention-dropout=0.1")
+    with monkeypatch.context() as patch:  # MC dropout (Gal and Ghahramani 2016)
+        patch.setattr(SequenceGenerator, "generate", with_dropout(SequenceGenerator.generate))
+        assert compared(pytest.MonkeyPatch(), [dropping])
     # --eval-bleu translates while a model is trained
-    assert not compared(monkeypatch, [flagged()])
+    assert not compared(monkeypatch, [dropping.train()])
+    dropping.make_generation_fast_(retain_dropout=True)
+    assert compared(monkeypatch, [dropping])
+
+
+def with_dropout(generate: Callable[..., Any]) -> Callable[..., Any]:
+    """Return fairseq's function with the dropout of training."""
+
+    def dropping(self: Any, *args: Any, **more: Any) -> Any:
+        for module in self.model.modules():
+            if isinstance(module, torch.nn.Dropout):
+                module.train()
+        return generate(self, *args, **more)
+
+    return dropping
+
+
+@pytest.mark.parametrize("reader", ["probabilities", "hook"])
+def test_the_weights_of_an_attention_are_there_for_who_reads_them(
+    reader: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A mechanism that copies words, and the usual way to look at an attention."""
+    model, given = prepared(), []
+    if reader == "hook":
+        attention = model.decoder.layers[-1].encoder_attn
+        attention.register_forward_hook(lambda _, __, found: given.append(found[1]))
+    else:
+        original = model.get_normalized_probs
+
+        def probabilities(output: Any, log_probs: bool, sample: Any = None) -> torch.Tensor:
+            given.append(output[1]["attn"][0])
+            return original(output, log_probs, sample) * given[-1][:, -1:].amax(-1, keepdim=True)
+
+        model.get_normalized_probs = probabilities
+    assert not compared(monkeypatch, [model])
+    assert given
+    for weights in given:
+        torch.testing.assert_close(weights.sum(-1), torch.ones_like(weights[..., 0]))
 
 
 def tripled(module: torch.nn.Module, x: torch.Tensor) -> torch.Tensor:

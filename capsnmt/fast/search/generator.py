@@ -21,7 +21,7 @@ from capsnmt.models.encoder import TransformerEncoder
 from capsnmt.models.transformer import CapsnmtTransformer
 from capsnmt.modules import cache
 from capsnmt.modules.observation import open_observer
-from capsnmt.modules.overrides import PROBABILITIES, inherits
+from capsnmt.modules.overrides import PROBABILITIES, hooked, inherits
 from capsnmt.routing.recording import is_recording
 
 Hypotheses = List[List[Dict[str, Tensor]]]
@@ -89,8 +89,8 @@ def is_searchable(model: Any) -> bool:
     """Return whether all that the decoder keeps between two steps is in caches of our attentions.
 
     What it reads of the encoder is ours, a row for each sentence. With ``--cross-self-attention``
-    the source is among the keys of the words. Dropout that is on (``--retain-dropout``) would be
-    the same for all hypotheses at first.
+    the source is among the keys of the words. Dropout that is on (``--retain-dropout``, or
+    in training mode) would be the same for all hypotheses at first.
     """
     decoder = model.decoder
     return (
@@ -104,7 +104,8 @@ def is_searchable(model: Any) -> bool:
 
 def keeps_more(module: nn.Module) -> bool:
     """Return whether a module of a decoder has state that is not in a cache of ours, or dropout."""
-    if getattr(module, "apply_during_inference", False):
+    is_on = module.training or getattr(module, "apply_during_inference", False)
+    if is_on and hasattr(module, "p"):
         return True
     methods = REORDER, "_get_input_buffer", "_set_input_buffer"
     return hasattr(module, REORDER) and not inherits(module, Hosted, *methods)
@@ -122,14 +123,13 @@ class Model:
             for module in self.decoder.modules()
             if isinstance(module, Hosted) and module.reads_order
         ]
+        ours = inherits(self.decoder, TransformerDecoderBase, *PROBABILITIES)
+        ours = ours and inherits(model, TransformerModelBase, *PROBABILITIES)
+        self.has_logits = ours and getattr(self.decoder, "adaptive_softmax", None) is None
         # nobody reads the weights of an attention
-        unread = inherits(self.decoder, TransformerDecoder, "forward", "extract_features")
+        unread = ours and inherits(self.decoder, TransformerDecoder, "forward", "extract_features")
+        unread = unread and not any(map(hooked, self.decoder.modules()))
         self.settings = {"alignment_layer": -1} if unread else {}
-        self.has_logits = (
-            inherits(self.decoder, TransformerDecoderBase, *PROBABILITIES)
-            and inherits(model, TransformerModelBase, *PROBABILITIES)
-            and getattr(self.decoder, "adaptive_softmax", None) is None
-        )
 
     def step(self, words: Tensor, mask: Tensor, normal: bool) -> Tensor:
         """Return logits ``[B k, V]`` of the words after ``[B k, t]``, or log-probabilities."""
