@@ -31,11 +31,12 @@ def numbers_of(tensor: Tensor) -> Tuple[int, torch.dtype, int]:
 class Sources:
     """Tensors of which something was derived.
 
-    They are held: another tensor cannot get the address of one of them.
+    They and their memory are held: nothing else can get the address of one of them.
     """
 
     def __init__(self, tensors: Iterable[Tensor]) -> None:
         self.tensors: List[Tensor] = list(tensors)
+        self.memory = [tensor.detach() for tensor in self.tensors]  # also after .data has changed
         self.numbers = [numbers_of(tensor) for tensor in self.tensors]
         self.updates = _updates
 

@@ -290,6 +290,16 @@ def loaded(model: nn.Module) -> None:
         model.load_state_dict(state)
 
 
+def replaced(model: nn.Module) -> None:
+    """Until a matrix lies where the one of the last translation lay, whose memory is free."""
+    for parameter in model.parameters():
+        start = parameter.data_ptr()
+        for _ in range(20):
+            parameter.data = parameter.data.clone().mul_(1.1)
+            if parameter.data_ptr() == start:
+                break
+
+
 def torchs(model: nn.Module) -> None:
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.02, fused=True)
     for parameter in model.parameters():
@@ -302,6 +312,7 @@ CHANGES = {
     "adam": stepped_by("adam"),
     "torch's": torchs,
     "data": written_as_data,
+    "replaced": replaced,
     "loaded": loaded,
 }
 
