@@ -1,7 +1,8 @@
 """Encoder and decoder as one graph each (``--compile``), which serves batches of every shape.
 
-Only training runs compiled. A pass that an observer reads (:mod:`capsnmt.modules.observation`, or
-recorded routing) runs eagerly: a graph hands nothing out on its way.
+Only training runs compiled. A pass that an observer (:mod:`capsnmt.modules.observation`, or
+recorded routing) or a hook reads runs eagerly: a graph hands nothing out on its way, and torch
+does not look for hooks that came after it was recorded.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from torch import Tensor
 
 from capsnmt.cli import ConfigurationError
 from capsnmt.modules.observation import open_observer
+from capsnmt.modules.overrides import hooked
 from capsnmt.routing.backend import compile_obstacle
 from capsnmt.routing.recording import is_recording
 from capsnmt.routing.tracing import is_traced
@@ -53,8 +55,10 @@ def require_compiler(compiles: bool, device_type: str) -> None:
 
 def runs_compiled(stack: nn.Module) -> bool:
     """Return whether this pass of an encoder or decoder runs compiled."""
+    if not (stack.compiles and stack.training):
+        return False
     observed = open_observer() is not None or is_recording()
-    return bool(stack.compiles) and stack.training and not observed
+    return not observed and not any(hooked(part) for part in stack.modules() if part is not stack)
 
 
 class CompilablePositions(SinusoidalPositionalEmbedding):

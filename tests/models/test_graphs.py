@@ -143,6 +143,18 @@ def test_training_alone_is_compiled_in_bf16_too_and_unless_it_is_read(graphs: Li
 
 
 @needs_compiler
+def test_a_hook_is_called_that_comes_after_the_first_update(graphs: List[Any]) -> None:
+    """As fairseq's trainer hangs them up to find where a number is none (``NanDetector``)."""
+    pair, given = models("capsnmt_transformer", *ONE_LAYER), arguments(*LENGTHS)
+    assert_the_same(*pair, given)
+    for model in pair:
+        for stack in (model.encoder, model.decoder):
+            stack.layers[0].fc1.register_forward_hook(lambda *all: 2 * all[-1])
+    assert_the_same(*pair, given)
+    assert len(graphs) == 2
+
+
+@needs_compiler
 def test_batches_of_any_shape_share_graphs(graphs: List[Any]) -> None:
     pair = models("capsnmt_transformer", *ONE_LAYER)
     for count, length in ((5, 3), (3, 70), (1, 6), (4, 12)):
