@@ -21,7 +21,7 @@ def install() -> None:
     """Add what needs torch alone: the kernels, and the shortcuts of the modules and the loss."""
     if os.environ.get(SWITCH) == "0":
         return
-    from capsnmt.fast import attention, dropout, softmax
+    from capsnmt.fast import attention, depth, dropout, softmax
     from capsnmt.fast.cpp import routing
     from capsnmt.fast.search import decoding
     from capsnmt.fast.triton import launch
@@ -34,6 +34,7 @@ def install() -> None:
     SHORTCUTS.products_are_faster = attention.products_are_faster
     SHORTCUTS.attend_to_slots = decoding.attend
     SHORTCUTS.softmax_ = softmax.softmax_
+    SHORTCUTS.mix_over_depth = depth.mixture
 
 
 @functools.cache

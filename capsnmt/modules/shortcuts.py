@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Callable, Optional
+from typing import Callable, Optional, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -15,6 +15,11 @@ from capsnmt.modules.masks import additive_mask
 def never(q: Tensor, k: Tensor) -> bool:
     """Return that attention does not train by matrix products."""
     return False
+
+
+def unmixed(query: Tensor, values: Sequence[Tensor]) -> Optional[Tensor]:
+    """Return None: nothing but torch mixes values over depth."""
+    return None
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], scale: float) -> Tensor:
@@ -57,12 +62,15 @@ class Shortcuts:
             faster by plain matrix products than by torch's fused call.
         attend_to_slots: :func:`attend`.
         softmax_: :func:`softmax_`.
+        mix_over_depth: the mixture of values ``[.., d]`` that attention over depth makes for a
+            query ``[d]``, or None.
     """
 
     dropout: Callable[[Tensor, float], Tensor]
     products_are_faster: Callable[[Tensor, Tensor], bool]
     attend_to_slots: Callable[[Tensor, Tensor, Tensor, Optional[Tensor], float], Tensor]
     softmax_: Callable[[Tensor, Tensor], Tensor]
+    mix_over_depth: Callable[[Tensor, Sequence[Tensor]], Optional[Tensor]]
 
 
-SHORTCUTS = Shortcuts(F.dropout, never, attend, softmax_)
+SHORTCUTS = Shortcuts(F.dropout, never, attend, softmax_, unmixed)

@@ -121,9 +121,6 @@ struct View {
     const T* at(long b, long h) const { return start + b * sentence + h * head; }
 };
 
-// Sums side by side: each alone would wait for its last addition.
-const long SIDE = 4;
-
 template <typename T>
 int attend_to(View<T> q, View<T> keys, View<T> values, const float* mask, long mask_rows,
               long sentences, long heads, long rows, long slots, long width, long value_width,

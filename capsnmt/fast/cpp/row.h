@@ -1,9 +1,12 @@
-// Softmax of a row of numbers, fp32 or bf16, that lie side by side.
+// Sums and softmax of a row of numbers, fp32 or bf16, that lie side by side.
 #pragma once
 
 #include "vector.h"
 
 namespace {
+
+// Sums side by side: each alone would wait for its last addition.
+const long SIDE = 4;
 
 #if defined(__AVX512F__)
 INLINE float fast_sum(vec x) { return _mm512_reduce_add_ps(x); }
