@@ -44,12 +44,12 @@ def vocabulary_size(pairs: int) -> int:
 
 
 def language_of(name: str) -> str:
-    """Return the language that a file is named after: its last suffix before ``.gz`` or ``.sgm``.
+    """Return the language that a file is named after: its last suffix before ``.gz`` or its kind.
 
-    >>> language_of("corpora/news.en-de.de.gz"), language_of("news.de.sgm"), language_of("news")
-    ('de', 'de', '')
+    >>> [*map(language_of, ("a/news.en-de.de.gz", "news.de.sgm", "news.de.txt", "news.txt"))]
+    ['de', 'de', 'de', '']
     """
-    return Path(MARKED.sub("", name.removesuffix(".gz"))).suffix[1:]
+    return Path(MARKED.sub("", name.removesuffix(".gz")).removesuffix(".txt")).suffix[1:]
 
 
 def own_recipe(
@@ -124,6 +124,8 @@ def _pieces(split: str, files: Sequence[str], languages: Tuple[str, str]) -> Tup
     flag, is_test = f"--{split}", split not in NOT_TESTS
     paths = [_absolute(flag, name) for name in files]
     if all(name.endswith(TSV) for name in files):
+        for path, name in zip(paths, files):
+            _check_columns(f"{flag} {name}", path)
         columns = {side: number for number, side in enumerate(languages, 1)}
         return tuple(Piece(file=path, format="tsv", columns=columns) for path in paths)
     marked = {bool(MARKED.search(path)) for path in paths}
@@ -135,6 +137,12 @@ def _pieces(split: str, files: Sequence[str], languages: Tuple[str, str]) -> Tup
     if sides == [[], []] and (len(paths) == 2 or is_test):
         sides = [paths[:1], paths[1:]]
     counts, rows = [*map(len, sides)], [[*both] for both in zip(*sides)]
+    stems = [[path.rpartition(f".{language_of(path)}")[0] for path in each] for each in sides]
+    if stems[0] != stems[1] and sorted(stems[0]) == sorted(stems[1]):
+        raise ConfigurationError(
+            f"{flag} {' '.join(files)}: the names of both sides are in another order, and files "
+            f"are paired in their order; give both sides in one"
+        )
     if marked == {True} and len(paths) == 1:  # it has both sides
         rows = [paths]
     elif is_test and counts[0] == 1 < counts[1]:
@@ -154,6 +162,16 @@ def _pieces(split: str, files: Sequence[str], languages: Tuple[str, str]) -> Tup
             f"have; give files of one text"
         )
     return pieces
+
+
+def _check_columns(what: str, path: str) -> None:
+    """Raise if a table has more than two columns: one of them could be numbers, or half a text."""
+    for number, line in enumerate(read_lines(Path(path)), 1):
+        if (tabs := line.count("\t")) > 1:
+            raise ConfigurationError(
+                f"{what}, line {number}: {tabs + 1} columns; give a table of two, "
+                f"source and target, as by cut -f 1,2"
+            )
 
 
 def _piece(flag: str, paths: Sequence[str], languages: Tuple[str, str], marked: bool) -> Piece:

@@ -47,6 +47,8 @@ def write_own(folder: Path) -> None:
         for side in ("en", "de", "zh"):
             (folder / f"{name}.{side}").write_bytes(lines(numbers, side))
     (folder / "b.de.gz").write_bytes(gzip.compress((folder / "b.de").read_bytes()))
+    (folder / "a.de.txt").write_bytes((folder / "a.de").read_bytes())
+    (folder / "a.en.txt.gz").write_bytes(gzip.compress((folder / "a.en").read_bytes()))
     sides = ((folder / f"a.{side}").read_text("utf-8").splitlines() for side in ("en", "de"))
     table = "".join("\t".join(pair) + "\n" for pair in zip(*sides))
     (folder / "a.tsv").write_text(table, "utf-8")

@@ -68,6 +68,7 @@ SMALL = ["--vocabulary", "30", "--output", "out"]
         ("--train a.tsv --pair en-de", "en-de", 54, {"test": "test"}),
         ("--train a.zh a.en --test v.zh v.en", "zh-en", 57, {"test": "test"}),
         ("--train a.tsv --pair zho-en", "zho-en", 54, {"test": "test"}),
+        ("--train a.de.txt a.en.txt.gz --pair en-de", "en-de", 54, {"test": "test"}),
         (
             "--train a.en a.de --valid v.en v.de --test x=v.en v.de --test y=b.en b.de",
             "en-de",
@@ -85,6 +86,8 @@ def test_files_name_their_languages_by_suffix_or_pair(files, run, words, pair, t
     by_characters = {side for side, how in manifest.tokenisers.items() if how == "characters"}
     assert by_characters == {*pair.split("-")} & {"zh", "zho"}
     assert len(text(data.raw("train", "en"))) == train
+    if "a.tsv" not in words:  # whose columns are the languages of --pair
+        assert all(line.startswith("The ") for line in text(data.raw("train", "en")))
     command = json.loads(data.manifest.read_text("utf-8"))["command"]
     assert command == f"python -m capsnmt.corpora {words} {' '.join(SMALL)} --workers 1"
     kept = Path("out/bpe/codes").read_text("utf-8").count("\n")

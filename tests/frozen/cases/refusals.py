@@ -103,6 +103,7 @@ def spoilt_text(folder: Path) -> None:
     folder.mkdir()
     write_own(folder)
     (folder / "one.tsv").write_text("no tab\n" * 60, "utf-8")
+    (folder / "numbered.tsv").write_text("1\tA house.\tEin Haus.\n" * 60, "utf-8")
     (folder / "empty.en").touch()
     (folder / "empty.de").touch()
     (folder / "short.de").write_bytes(lines_of(range(59), "de"))
