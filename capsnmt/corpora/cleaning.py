@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from functools import partial
-from itertools import chain
+from itertools import chain, product
 from pathlib import Path
 from typing import Callable, Dict, Iterator, List, Mapping, Sequence, Set, Tuple
 
@@ -66,14 +66,35 @@ def write_kept(
 
 
 def count_known(
-    train: Sequence[Path], others: Mapping[str, Sequence[Path]]
+    text: Sequence[Path], others: Mapping[str, Sequence[Path]]
 ) -> Dict[str, Tuple[int, int]]:
-    """Return how many pairs of other splits are pairs of the training text too, and of how many."""
-    pairs = {split: list(zip(*map(_sentences, paths))) for split, paths in others.items()}
-    every = set(chain.from_iterable(pairs.values()))
-    known = {pair for pair in zip(*map(_sentences, train)) if pair in every}
+    """Return how many pairs of other splits are pairs of a text too, and of how many.
+
+    A sentence with several references is as many pairs, of which one is enough.
+    """
+    splits = {
+        split: [{*product(row[:1], row[1:])} for row in zip(*map(_sentences, paths))]
+        for split, paths in others.items()
+    }
+    every = set(chain.from_iterable(chain.from_iterable(splits.values())))
+    known = every.intersection(zip(*map(_sentences, text)))
     return {
-        split: (sum(pair in known for pair in each), len(each)) for split, each in pairs.items()
+        split: (sum(not known.isdisjoint(pairs) for pairs in each), len(each))
+        for split, each in splits.items()
+    }
+
+
+def count_new(text: Path, others: Mapping[str, Path]) -> Dict[str, Tuple[int, int]]:
+    """Return how many words of other texts are in no sentence of a text, and of how many."""
+    words = {
+        name: Counter(chain.from_iterable(map(str.split, _sentences(path))))
+        for name, path in others.items()
+    }
+    new = set(chain.from_iterable(words.values()))
+    for sentence in _sentences(text):
+        new.difference_update(sentence.split())
+    return {
+        name: (sum(each[word] for word in new), sum(each.values())) for name, each in words.items()
     }
 
 

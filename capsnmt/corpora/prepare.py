@@ -67,8 +67,7 @@ class Preparation:
             steps = self.steps(lock)
             for number, step in enumerate(steps, 1):
                 run_step(step, done, say, f"[{number}/{len(steps)}]")
-            known = self._known()
-            records.write(prepared.manifest, self._manifest(steps, done, known))
+            records.write(prepared.manifest, self._manifest(steps, done))
         return prepared.binarised
 
     def script(self) -> Iterator[str]:
@@ -271,27 +270,50 @@ class Preparation:
                 f"differs); give another folder, or delete this one"
             )
 
+    def _dropped(self, steps: List[Step], done: StepRecords) -> Dict[str, Dict[str, int]]:
+        """Return the training pairs by verdict for each step of cleaning, and say what it drops."""
+        names = [step.name for step in steps if step.name in ("clean train", "limit train")]
+        found: Dict[str, Dict[str, int]] = {name: done.records[name].notes for name in names}
+        why = {key: count for each in found.values() for key, count in each.items()}
+        kept = why.pop("kept")  # by the last step
+        if why:
+            dropped = ", ".join(f"{count:,} {key}" for key, count in why.items())
+            total = kept + sum(why.values())
+            say(f"  {kept:,} of {total:,} training pairs are kept; dropped: {dropped}")
+        return found
+
     def _known(self) -> Dict[str, int]:
-        """Count and warn of the pairs of other splits that the model trains on, as it reads them.
+        """Count and warn of pairs of other splits that the model trains on or is chosen by.
 
-        **D**: published sets stay as they are published, and a user's own as they were given.
+        **D**: published sets stay as they are published, and a user's own as they were given. Text
+        is compared as the model reads it. Where most words are new, the reason is hardly another
+        domain, but another language, script or case.
         """
-        others = [split for split in self.recipe.subsets if split != "train"]
-        tokenised = {split: self._files("tokenised", split) for split in others}
-        known = {}
-        found = cleaning.count_known(self._files("clean", "train"), tokenised)
-        for split, (count, total) in found.items():
-            if count:
-                known[split] = count
-                say(f"  WARNING: {count:,} of {total:,} pairs of {split} are training pairs too")
-        return known
+        recipe, clean = self.recipe, self._files("clean", "train")
+        files = {
+            split: {it: self.folder / f"tokenised/{split}.{it}" for it in recipe.sides(split)}
+            for split in recipe.subsets
+            if split != "train"
+        }
+        for place, side in enumerate(recipe.languages):
+            texts = {f"{split}.{side}": sides[side] for split, sides in files.items()}
+            for name, (count, total) in cleaning.count_new(clean[place], texts).items():
+                if count > total / 2:
+                    say(
+                        f"  WARNING: {count:,} of {total:,} words of {name} are in no training "
+                        f"sentence; is it of this language, in the same script and case?"
+                    )
+        tests = {split: [*sides.values()] for split, sides in files.items()}
+        found = cleaning.count_known(clean, tests)
+        chosen = cleaning.count_known(tests.pop("valid"), tests)
+        for kind, counts in (("training", found), ("validation", chosen)):
+            for split, (count, total) in counts.items():
+                if count:
+                    say(f"  WARNING: {count:,} of {total:,} pairs of {split} are {kind} pairs too")
+        return {split: count for split, (count, _) in found.items() if count}
 
-    def _manifest(
-        self, steps: List[Step], done: StepRecords, known: Dict[str, int]
-    ) -> DataManifest:
-        recipe = self.recipe
-        kept = [step.name for step in steps if step.name in ("clean train", "limit train")]
-        dropped: Dict[str, Dict[str, int]] = {name: done.records[name].notes for name in kept}
+    def _manifest(self, steps: List[Step], done: StepRecords) -> DataManifest:
+        recipe, dropped = self.recipe, self._dropped(steps, done)
         files = [
             file
             for step in steps
@@ -314,7 +336,7 @@ class Preparation:
             segmentation=records.plain(recipe.segmentation),
             models=self._models(),
             dropped=dropped,
-            known=known,
+            known=self._known(),
             tools={tool: version for tool in TOOLS if (version := installed_version(tool))},
             sources={str(name): sha256(path) for name, path in sources.items()},
             files={str(file.relative_to(self.folder)): record for file, record in zip(files, made)},

@@ -132,15 +132,41 @@ def test_given_pairs_that_are_trained_on_are_counted(files, run):
         other = Path(f"v.{side}").read_text("utf-8").splitlines()
         tested = [f" {line} " for line in known] + other
         Path(f"t.{side}").write_text("".join(f"{line}\n" for line in tested), "utf-8")
-    given = "--train a.en a.de --valid v.en v.de --test x=t.en t.de --test v.en v.de"
+    write_lines(Path("r.de"), ["Anders." for _ in tested])
+    given = "--train a.en a.de --valid v.en v.de --test x=t.en t.de --test y=t.en r.de t.de"
     printed = run(*given.split(), *SMALL)
-    warned = [line for line in printed.splitlines() if "training pairs too" in line]
-    assert [line.split()[1:] for line in warned] == [
-        f"5 of {len(tested)} pairs of x are training pairs too".split()
+    warned = [line.partition(": ")[2] for line in printed.splitlines() if " pairs too" in line]
+    assert warned == [
+        f"{count} of {len(tested)} pairs of {name} are {of} pairs too"
+        for of, count in (("training", 5), ("validation", len(other)))
+        for name in "xy"
     ]
     data = PreparedData(Path("out"))
-    assert data.read_manifest().known == {"x": 5}
+    assert data.read_manifest().known == {"x": 5, "y": 5}
     assert len(text(data.raw("x", "en"))) == len(tested)
+
+
+def test_training_pairs_that_cleaning_drops_are_counted(files, run):
+    for side, more in (("en", ""), ("de", " und" * 300)):
+        text = [*lines(range(60), side).decode().splitlines(), f"Word{more}"]
+        write_lines(Path(f"d.{side}"), [*text, *["" for _ in range(7)], text[0]])
+    given = "--train d.en d.de --valid v.en v.de --test v.en v.de"
+    printed = run(*given.split(), *SMALL).splitlines()
+    assert printed[0] == "pairs: train 69, valid 6, test 6"
+    assert "  61 of 69 training pairs are kept; dropped: 7 empty, 1 length" in printed
+    assert PreparedData(Path("out")).read_manifest().pairs == 61
+
+
+@pytest.mark.parametrize("unlike", [str.swapcase, lambda line: line[::-1]], ids=["case", "words"])
+def test_a_set_of_words_that_the_training_text_has_not_is_named(files, run, unlike):
+    """As of another language or script, or where training is lower-cased and the test is not."""
+    write_lines(Path("w.en"), map(unlike, Path("v.en").read_text("utf-8").splitlines()))
+    Path("w.de").write_bytes(Path("v.de").read_bytes())
+    given = "--train a.en a.de --valid v.en v.de --test x=v.en v.de --test w.en w.de"
+    printed = run(*given.split(), *SMALL)
+    warned = [line for line in printed.splitlines() if "no training sentence" in line]
+    assert len(warned) == 1
+    assert re.fullmatch(r"  WARNING: \d+ of \d+ words of test\.en are in no .*", warned[0])
 
 
 def test_test_sets_in_elements_are_read_as_they_are_published(files, run):
