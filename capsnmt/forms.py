@@ -62,13 +62,14 @@ class Words:
         self.lines = 0
         self.found: Dict[str, Found] = {}
 
-    def see(self, line: str) -> None:
-        """Take note of a line."""
+    def see(self, line: str, *others: str) -> None:
+        """Take note of a line; ``others`` are forms that only the caller can see."""
         self.lines += 1
+        forms = [*others]
         if SUSPECT.search(line):
-            for form, pattern in NO_WORDS.items():
-                if pattern.search(line):
-                    self.found.setdefault(form, Found(form, self.lines, line)).count += 1
+            forms += [form for form, pattern in NO_WORDS.items() if pattern.search(line)]
+        for form in forms:
+            self.found.setdefault(form, Found(form, self.lines, line)).count += 1
 
     def check(self, name: str, fix: str, fixes: Fixes = NO_FIXES) -> None:
         """Warn of what was found, or refuse it where it is in many lines.

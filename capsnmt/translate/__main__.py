@@ -28,6 +28,7 @@ if TYPE_CHECKING:  # --help does not wait for torch
     from capsnmt.translate.translator import Translator
 
 PRECISIONS = {"fp32": "none", "bf16": "bf16"}
+NEW = "characters that the model does not know"
 SETTINGS = ("beam", "lenpen", "max_tokens", "batch_size")  # flags that fairseq also has
 
 
@@ -114,11 +115,10 @@ def translated(
     name, number, words = "standard input", 0, Words()
     lines = plain(stream_lines(stream, name), name)
     while buffer := list(itertools.islice(lines, size)):
-        for line in buffer:
-            words.see(line)
         output: List[str] = []
-        for translation in translator.translations(buffer, nbest=nbest or 1):
+        for line, translation in zip(buffer, translator.translations(buffer, nbest=nbest or 1)):
             number += 1
+            words.see(line, *([] if translation.known else [NEW]))
             if translation.parts > 1:
                 say(
                     f"{name}, line {number}: has more than {translator.longest:,} "
@@ -129,7 +129,7 @@ def translated(
                 cells += [f"{hypothesis.score:.4f}"] if scores else []
                 output.append("\t".join([*cells, hypothesis.text]) + "\n")
         yield "".join(output)
-    words.warn(name, "give text of words, joined and without symbols,")
+    words.warn(name, "give text of words, joined and without symbols,", {NEW: None})
 
 
 if __name__ == "__main__":

@@ -140,7 +140,7 @@ def load_models(
     models: List[Any] = []
     cfg = task = None
     for path in checkpoints:
-        _check_settings(overrides, load_translating(path))
+        _check_settings(path, overrides, load_translating(path))
         state = checkpoint_utils.load_checkpoint_to_cpu(str(path), settings)
         args = state.get("args")
         cfg = state["cfg"] if args is None else convert_namespace_to_omegaconf(args)
@@ -214,9 +214,17 @@ def _check_buildable(path: Path, model: Any, task: Any) -> None:
         )
 
 
-def _check_settings(given: Mapping[str, Any], state: Mapping[str, Any]) -> None:
-    """Raise unless fairseq knows the settings that differ from a checkpoint's."""
+def _check_settings(path: Path, given: Mapping[str, Any], state: Mapping[str, Any]) -> None:
+    """Raise unless fairseq knows the settings that differ from a checkpoint's, and they fit it."""
     groups = state.get("cfg") or {"args": state["args"]}
+    task = groups.get("task") or vars(groups.get("args", Namespace()))
+    sides = ("source_lang", "target_lang")
+    trained, now = ([str(it.get(side) or "") for side in sides] for it in (task, given))
+    if all((*trained, *now)) and trained != now:
+        raise ConfigurationError(
+            f"{path} translates from {' to '.join(trained)}, and the data are {'-'.join(now)}; "
+            f"give the data of its training by --data"
+        )
     settings = [vars(it) if isinstance(it, Namespace) else it for it in groups.values()]
     known = ADDED.union(groups, *(group for group in settings if isinstance(group, Mapping)))
     for name in given:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, Dict, List, Optional, Sequence, Union
 
 from fairseq.hub_utils import GeneratorHubInterface
@@ -27,6 +28,7 @@ class Translation:
 
     hypotheses: Sequence[Hypothesis]  # the best first
     parts: int  # of the line, which were translated separately; 0 for a blank line
+    known: bool = True  # whether the dictionary has all subwords of the line
 
 
 class Translator(GeneratorHubInterface):
@@ -62,7 +64,9 @@ class Translator(GeneratorHubInterface):
         if tokens:
             hypotheses = self.generate(tokens, beam or self.cfg.generation.beam, **kwargs)
         found = iter(hypotheses)
-        return [self._join([next(found) for _ in of_line], nbest) for of_line in parts]
+        joined = [self._join([next(found) for _ in of_line], nbest) for of_line in parts]
+        known = [all(it in self.src_dict for it in chain.from_iterable(each)) for each in parts]
+        return [replace(each, known=its) for each, its in zip(joined, known)]
 
     def split(self, line: str) -> List[List[str]]:
         """Return the subwords of a raw line, in parts that fit into the model."""

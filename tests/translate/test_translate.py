@@ -70,6 +70,7 @@ def test_a_line_out_for_a_line_in_blank_and_long_ones_too(runs: Dict[str, Path])
     assert [report.partition(": ")[0] for report in reports] == [
         "standard input, line 4",
         "standard input, line 5",
+        "warning",  # of x and y
     ]
     assert re.search(r"has more than 29 subwords: translated in \d+ parts$", reports[0])
 
@@ -152,6 +153,17 @@ def test_a_model_of_a_plugin_that_builds_on_this_one(
     assert translated.count("\n") == source(runs["plain"]).count("\n")
 
 
+def test_lines_of_words_that_the_model_does_not_know_are_counted(runs: Dict[str, Path]) -> None:
+    first, second = source(runs["plain"]).splitlines()[:2]
+    stdin = "\n".join([first, "Дом видит дерево.", "", second, f"{second} 😀"])
+    done = command(TRANSLATE, runs["plain"], "--buffer-size", "2", stdin=stdin)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.splitlines() == [
+        "warning: standard input: 2 of 5 lines have characters that the model does not know, as "
+        "line 2: 'Дом видит дерево.'"
+    ]
+
+
 def copied(source: Path, folder: Path, **texts: str) -> Path:
     """A folder of links, with other texts for some JSON files, and without the empty ones."""
     folder.mkdir()
@@ -177,15 +189,19 @@ def test_a_mistake_is_one_line(
     manifest = json.loads((data / "manifest.json").read_text("utf-8"))
     manifest["files"]["bpe/codes"]["sha256"] = "other"
     again = copied(data, tmp_path / "again", manifest=json.dumps(manifest))
+    manifest["pair"] = "de-en"
+    reverse = copied(data, tmp_path / "reverse", manifest=json.dumps(manifest))
     segmented = copied(run, tmp_path / "c", config=config.replace(f'"{data}"', f'"{again}"'))
-    state = load_checkpoint(run / "checkpoints" / "checkpoint_last.pt")
+    last = run / "checkpoints" / "checkpoint_last.pt"
+    state = load_checkpoint(last)
     state["cfg"]["task"]["_name"] = "probing"
     save_checkpoint(state, tmp_path / "probe.pt")
     for arguments, words in (
         ([unfinished], "has no finished run, scores.json is"),
         ([classifier], "classifies sentences; give a run that translates"),
         ([tmp_path / "probe.pt", "--data", data], "has the task probing; evaluate it by python -m"),
-        ([run / "checkpoints" / "checkpoint_last.pt"], "is not the folder of a run; give its data"),
+        ([last], "is not the folder of a run; give its data"),
+        ([last, "--data", reverse], "translates from en to de, and the data are de-en; give"),
         ([run, "--data", tmp_path / "no"], "manifest.json: cannot be read: No such file"),
         ([run, "--data", bare], "holds no languages, not en-de; give the data of the training"),
         ([run, runs["routed"]], "has another language pair than"),
