@@ -22,10 +22,17 @@ from capsnmt.evaluation.metrics import (
     measure_of,
     segment_mean,
 )
-from capsnmt.evaluation.outputs import Systems, read_systems
+from capsnmt.evaluation.outputs import Output, Systems, read_systems
 from capsnmt.evaluation.planning import plans
 from capsnmt.evaluation.resampling import Scored, resample
-from capsnmt.evaluation.scores import Evaluation, Evaluations, OutputScores, SystemScores, Test
+from capsnmt.evaluation.scores import (
+    FEW,
+    Evaluation,
+    Evaluations,
+    OutputScores,
+    SystemScores,
+    Test,
+)
 from capsnmt.evaluation.segment_scores import read_segment_scores
 from capsnmt.evaluation.settings import Settings
 from capsnmt.evaluation.significance import compare, scores_of, sign_test
@@ -125,6 +132,8 @@ def _evaluate(
     resampled = resample(statistics, pairs, test, content)
     by_metric = {name: scores_of(each, pairs, test) for name, each in resampled.items()}
     of_bleu = statistics["bleu"][1]
+    for each, rows in zip(outputs, of_bleu):
+        _check_order(each, rows, measures["bleu"])
 
     scored: List[OutputScores] = []
     for place, (each, pair) in enumerate(zip(outputs, pairs)):
@@ -170,6 +179,21 @@ def _evaluate(
         },
     )
     return evaluation, resampled
+
+
+def _check_order(output: Output, own: np.ndarray, bleu: Measure) -> None:
+    """Warn if translations fit their references no better than those of the segments before.
+
+    That is, if they have no more words in common by two standard errors: they are in another order
+    or language, or say the same of every sentence.
+    """
+    moved = bleu.statistics([*output.hypotheses[1:], *output.hypotheses[:1]])
+    gain = (own - moved)[:, 2]
+    if len(gain) >= FEW and gain.sum() <= 2 * gain.std() * len(gain) ** 0.5:
+        say(
+            f"warning: {output.label} fits its reference no better than that of another sentence; "
+            f"check the order of lines, the language and the model"
+        )
 
 
 def paired(places: Mapping[str, Sequence[int]], test: Optional[Test]) -> List[int]:

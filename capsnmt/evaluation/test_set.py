@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain, combinations, permutations
 from typing import List, Optional, Sequence, Tuple
 
 from capsnmt.cli import ConfigurationError, say
@@ -55,17 +56,16 @@ def read_test_set(outputs: Sequence[Output], settings: Settings) -> TestSet:
         texts.append((f"--source {settings.source}", source))
     for what, lines in texts:
         check_count(what, lines, name, references[0])
-    as_tokens = any(sum(line.endswith(" .") for line in each) >= TOKENISED for each in references)
     for output in outputs:
         empty = sum(not line for line in output.hypotheses)
         if empty:
             say(f"warning: {empty} of the {segments} translations of {output.label} are empty")
-        tokens_end = sum(line.endswith(" .") for line in output.hypotheses)
-        if tokens_end >= TOKENISED and not as_tokens:
-            say(
-                f"warning: {tokens_end} of the {segments} translations of {output.label} end "
-                f"in ' .': sacreBLEU's scores are of detokenised text"
-            )
+        _compare_forms(output.label, output.hypotheses, named)
+        if tokens:
+            _compare_forms(f"{output.label} as tokens", output.tokens, tokens)
+    for first, second in combinations(outputs, 2):
+        if first.hypotheses == second.hypotheses:
+            say(f"warning: {second.label} has the translations of {first.label}; is it a copy?")
     return TestSet(
         names,
         references,
@@ -87,6 +87,27 @@ def _read_references(paths: Sequence[str], flag: str, fix: str) -> List[Tuple[st
             found.append((name, one_form(text, name)))
             check_words(found[-1][1], name, fix)
     return found
+
+
+def _compare_forms(
+    label: str, translations: Sequence[str], references: Sequence[Tuple[str, List[str]]]
+) -> None:
+    """Warn if one of both sides is of tokens, or without capital letters, and the other is not."""
+    names, texts = zip(*references)
+    sides = [(label, translations), (", ".join(names), [*chain(*texts)])]
+    for (name, lines), (other, others) in permutations(sides):
+        ends, theirs = (sum(line.endswith(" .") for line in text) for text in (lines, others))
+        if ends >= TOKENISED > theirs:
+            say(
+                f"warning: {ends} of {len(lines)} lines of {name} end in ' .', and {theirs} of "
+                f"{other}: one is of tokens, the other of text; give both in one form"
+            )
+        capitals = sum(line != line.lower() for line in others)
+        if "".join(lines).islower() and capitals > len(others) / 2:
+            say(
+                f"warning: {name} has no capital letter, and {other} has some in {capitals} of "
+                f"{len(others)} lines: scores are case-sensitive; give both in one form"
+            )
 
 
 def check_count(

@@ -18,7 +18,7 @@ from capsnmt.cli import CLOSED_PIPE
 from capsnmt.evaluation.__main__ import main
 from capsnmt.evaluation.scores import METRICS, SAMPLES
 from tests.evaluation.conftest import Evaluate, outputs, scores
-from tests.evaluation.outputs import TOKENS, generated, write_lines
+from tests.evaluation.outputs import REFERENCE, TOKENS, generated, write_lines
 from tests.interpreter import interpreter
 
 
@@ -47,7 +47,19 @@ WARNINGS: Dict[str, Any] = {
     "no --target-lang,": ["{plain}", "--input", "plain"],
     "2 of the 12 translations of": ["{empty}"],
     "2 of the 3 segments of the reference": ["{three}", "--reference", "{blanks}"],
-    "100 of the 100 translations of": ["{tokens}", "--detokenize", "none", "--reference", "{long}"],
+    "100 of 100 lines of {tokens} end in ' .', and": [
+        *("{tokens}", "--detokenize", "none", "--reference", "{long}"),
+    ],
+    "100 of 100 lines of {spaced} end in ' .', and": [
+        *("{long}", "--input", "plain", "--reference", "{spaced}"),
+    ],
+    "100 of 100 lines of {tokens} as tokens end in ' .', and": [
+        *("{tokens}", "--reference", "{long}", "--tokenized-reference", "{long}"),
+    ],
+    "{lower} has no capital letter, and {reference} has": ["{lower}", "--input", "plain"],
+    "{small} has no capital letter, and {good} has": ["{good}", "--reference", "{small}"],
+    "a ({copy}) has the translations of a ({good})": ["a={good},{copy}"],
+    "{moved} fits its reference no better than": ["{moved}"],
     "S- lines differ": ["a={good}", "b={other}"],
 }
 
@@ -62,12 +74,18 @@ def test_what_makes_a_score_doubtful_is_said(
         "blanks": ["a house", "", " "],
         "tokens": generated(["a house ."] * 100),
         "long": ["a house."] * 100,
+        "spaced": ["a house ."] * 100,
+        "lower": [line.lower() for line in REFERENCE],
+        "small": [line.lower() for line in REFERENCE],
+        "copy": generated(TOKENS),
+        "moved": generated([*TOKENS[1:], *TOKENS[:1]]),
         "other": [line.replace("\tx", "\tx@@ y") for line in generated(TOKENS)],
     }
     paths = {name: str(write_lines(tmp_path / name, lines)) for name, lines in more.items()}
     given = WARNINGS[warning]
     given = given if "--reference" in given else [*given, "--reference", "{reference}"]
     arguments = [argument.format(**{**files, **paths}) for argument in given]
+    warning = warning.format(**{**files, **paths})
     assert main(arguments) == 0
     printed = capsys.readouterr()
     assert warning in printed.err
