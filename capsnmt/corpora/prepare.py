@@ -283,7 +283,7 @@ class Preparation:
         return found
 
     def _known(self) -> Dict[str, int]:
-        """Count and warn of pairs of other splits that the model trains on or is chosen by.
+        """Warn of pairs that two splits have; return how many of each the model trains on.
 
         **D**: published sets stay as they are published, and a user's own as they were given. Text
         is compared as the model reads it. Where most words are new, the reason is hardly another
@@ -303,14 +303,15 @@ class Preparation:
                         f"  WARNING: {count:,} of {total:,} words of {name} are in no training "
                         f"sentence; is it of this language, in the same script and case?"
                     )
-        tests = {split: [*sides.values()] for split, sides in files.items()}
-        found = cleaning.count_known(clean, tests)
-        chosen = cleaning.count_known(tests.pop("valid"), tests)
-        for kind, counts in (("training", found), ("validation", chosen)):
-            for split, (count, total) in counts.items():
+        known: Dict[str, int] = {}
+        left = {"train": clean, **{split: [*sides.values()] for split, sides in files.items()}}
+        for first in recipe.subsets:
+            text = left.pop(first)[:2]
+            for split, (count, total) in cleaning.count_known(text, left).items():
                 if count:
-                    say(f"  WARNING: {count:,} of {total:,} pairs of {split} are {kind} pairs too")
-        return {split: count for split, (count, _) in found.items() if count}
+                    known.update({split: count} if first == "train" else {})
+                    say(f"  WARNING: {count:,} of {total:,} pairs of {split} are in {first} too")
+        return known
 
     def _manifest(self, steps: List[Step], done: StepRecords) -> DataManifest:
         recipe, dropped = self.recipe, self._dropped(steps, done)

@@ -135,11 +135,15 @@ def test_given_pairs_that_are_trained_on_are_counted(files, run):
     write_lines(Path("r.de"), ["Anders." for _ in tested])
     given = "--train a.en a.de --valid v.en v.de --test x=t.en t.de --test y=t.en r.de t.de"
     printed = run(*given.split(), *SMALL)
-    warned = [line.partition(": ")[2] for line in printed.splitlines() if " pairs too" in line]
+    warned = [line.partition(": ")[2] for line in printed.splitlines() if " too" in line]
     assert warned == [
-        f"{count} of {len(tested)} pairs of {name} are {of} pairs too"
-        for of, count in (("training", 5), ("validation", len(other)))
-        for name in "xy"
+        f"{count} of {len(tested)} pairs of {name} are in {first} too"
+        for first, count, names in (
+            ("train", 5, "xy"),
+            ("valid", len(other), "xy"),
+            ("x", len(tested), "y"),
+        )
+        for name in names
     ]
     data = PreparedData(Path("out"))
     assert data.read_manifest().known == {"x": 5, "y": 5}
