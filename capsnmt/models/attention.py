@@ -71,8 +71,8 @@ class Hosted(FairseqIncrementalState):
             incremental_state: fairseq's decoding cache; None for a full pass.
             need_weights: also return the attention weights, averaged over heads.
             static_kv: part of the host's signature: an attention knows it.
-            attn_mask: ``[L, K]``, added to the scores. Between the queries themselves it hides the
-                later ones: fairseq's layers have no other.
+            attn_mask: ``[L, K]``, added to the scores. Between the queries themselves, without
+                padding, it must hide the later ones and nothing else.
             need_head_weights: return the weights of each head instead of their mean.
 
         Returns:

@@ -11,9 +11,10 @@ from torch import Tensor
 
 from capsnmt.models.attention import IncrementalState
 from capsnmt.models.compilation import compiled, runs_compiled
-from capsnmt.models.layers import TransformerDecoderLayer, shard_layer
+from capsnmt.models.layers import HostLayer, TransformerDecoderLayer, shard_layer
 from capsnmt.models.precision import autocast_of
 from capsnmt.models.stacks import Stack, kept_layers, reads_padding, run_layer
+from capsnmt.modules.overrides import inherits
 
 
 class TransformerDecoder(Stack, TransformerDecoderBase):
@@ -81,6 +82,8 @@ class TransformerDecoder(Stack, TransformerDecoderBase):
             future = self.buffered_future_mask(x)
             hides = padding[:, :1]  # a word sees no padding on its right
         masked = self.cross_self_attention or reads_padding(hides)
+        # with a mask of padding, attention also reads what else hides or changes scores
+        masked = masked or (future is not None and self.has_own_mask())
         attn: Optional[Tensor] = None
         inner_states = [embedding]
         below: List[Tensor] = []
@@ -111,6 +114,11 @@ class TransformerDecoder(Stack, TransformerDecoderBase):
             x = self.project_out_dim(x)
         features = x.type_as(embedding)  # an adaptive softmax reads them outside of --autocast
         return features, {"attn": [attn], "inner_states": inner_states}
+
+    def has_own_mask(self) -> bool:
+        """Return whether a user's decoder or layers may mask more than the future."""
+        ours = inherits(self, TransformerDecoderBase, "buffered_future_mask")
+        return not (ours and all(inherits(layer, HostLayer, "forward") for layer in self.layers))
 
     def embed(self, tokens: Tensor, incremental_state: Optional[IncrementalState]) -> Tensor:
         """Return the embeddings ``[T, B, d]`` of the words; in a step of decoding, of the last."""

@@ -47,4 +47,4 @@ def additive_mask(
         key_padding_mask = additive_padding(padding, like.dtype)
     padding = key_padding_mask.to(like).unsqueeze(1)
     padding = padding.unsqueeze(1) if padding.dim() == 3 else padding
-    return padding if mask is None else torch.minimum(mask, padding)
+    return padding if mask is None else torch.where(padding < 0, padding, mask)

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from capsnmt.modules.multi_layer_attention import VARIANTS
+from capsnmt.modules.shortcuts import SHORTCUTS
 from scripts.workload import learned_parameters
 from tests.support import (
     CAPSULES,
@@ -79,6 +80,50 @@ def test_the_attention_weights_are_the_hosts() -> None:
         output = model(**encoder_input(source), **given)
         weights.append(output[1]["attn"][0])
     torch.testing.assert_close(*weights)
+
+
+def with_own_mask(model: torch.nn.Module, owner: str) -> torch.nn.Module:
+    """Let words attend to the last two, with a learned bias by distance, as a user adds it."""
+    model.slope = torch.nn.Parameter(torch.zeros(()))
+
+    def masked(future: torch.Tensor) -> torch.Tensor:
+        distance = torch.arange(len(future))[:, None] - torch.arange(len(future))
+        return future.masked_fill(distance > 1, -torch.inf) + model.slope * distance.relu()
+
+    if owner == "decoder":
+        original = model.decoder.buffered_future_mask
+        model.decoder.buffered_future_mask = lambda x: masked(original(x))
+    else:
+        parent = type(model.decoder.layers[0])
+
+        def forward(self: Any, *args: Any, **settings: Any) -> Any:
+            settings["self_attn_mask"] = masked(settings["self_attn_mask"])
+            return parent.forward(self, *args, **settings)
+
+        for layer in model.decoder.layers:
+            layer.__class__ = type("Own", (parent,), {"forward": forward})
+    return model
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("lengths", [(4, 4), (4, 2)], ids=str)
+@pytest.mark.parametrize("owner", ["decoder", "layer"])
+def test_a_mask_of_a_users_own_hides_and_learns_what_it_does_with_the_host(
+    owner: str, lengths: Sequence[int], training: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Torch's fused function was told of the future alone, unless there was padding."""
+    monkeypatch.setattr(SHORTCUTS, "products_are_faster", lambda q, k: False)
+    target, found = sentences(*lengths, seed=1), []
+    for slope in (0.0, 0.7):
+        for model in (build(PLAIN), stock()):
+            with_own_mask(model, owner).slope.data.fill_(slope)
+            logits = forward(model.train(training), sentences(5, 3), target)
+            logits = logits[batch(target, left_pad=False).ne(PAD)]
+            (learned,) = torch.autograd.grad(logits.square().sum(), model.slope)
+            found.append((logits, learned))
+    assert found[0][1].abs() > 1e-3
+    for ours, hosts in (found[:2], found[2:]):
+        torch.testing.assert_close(ours, hosts, atol=1e-4, rtol=1e-4)
 
 
 def without_epsilon(model: torch.nn.Module) -> torch.nn.Module:
