@@ -48,7 +48,7 @@ class TransformerDecoder(Stack, TransformerDecoderBase):
     def build_decoder_layer(self, cfg: Any, no_encoder_attn: bool = False) -> nn.Module:
         return shard_layer(TransformerDecoderLayer(cfg, next(self.numbers), no_encoder_attn), cfg)
 
-    def extract_features(
+    def extract_features_scriptable(
         self,
         prev_output_tokens: Tensor,
         encoder_out: Optional[Dict[str, List[Tensor]]],

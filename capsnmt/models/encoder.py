@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Dict, List, Optional
 
 import torch
@@ -77,20 +78,24 @@ class TransformerEncoder(Stack, TransformerEncoderBase):
         token_embeddings: Optional[Tensor] = None,
     ) -> Dict[str, List[Tensor]]:
         """Encode under ``--autocast``; the output is as precise as the embedding."""
-        encode = TransformerEncoder.encode
+        encode = self.forward_scriptable
         if runs_compiled(self):
-            encode = compiled(encode)
+            encode = functools.partial(compiled(type(self).forward_scriptable), self)
         with autocast_of(self, self.autocast):
-            encoded = encode(self, src_tokens, return_all_hiddens, token_embeddings)
+            encoded = encode(src_tokens, src_lengths, return_all_hiddens, token_embeddings)
         encoded["encoder_out"] = [
             encoded["encoder_out"][0].type_as(encoded["encoder_embedding"][0])
         ]
         return encoded
 
-    def encode(
-        self, src_tokens: Tensor, return_all_hiddens: bool, token_embeddings: Optional[Tensor]
+    def forward_scriptable(
+        self,
+        src_tokens: Tensor,
+        src_lengths: Optional[Tensor] = None,
+        return_all_hiddens: bool = False,
+        token_embeddings: Optional[Tensor] = None,
     ) -> Dict[str, List[Tensor]]:
-        """Encode as the host's ``forward_scriptable``, with what the decoder reads.
+        """Encode as the host, with what the decoder reads.
 
         The host's asks before every layer whether there is padding, for which a GPU must wait each
         time, and no graph can be compiled. Here encoder and decoder share one mask, or none.

@@ -126,6 +126,29 @@ def test_a_mask_of_a_users_own_hides_and_learns_what_it_does_with_the_host(
         torch.testing.assert_close(ours, hosts, atol=1e-4, rtol=1e-4)
 
 
+def tripled(found: Any) -> Any:
+    """Return three times the output of an encoder, or of a decoder's layers."""
+    if isinstance(found, dict):
+        return {**found, "encoder_out": [3 * x for x in found["encoder_out"]]}
+    return 3 * found[0], found[1]
+
+
+@pytest.mark.parametrize("path", ["encoder.forward", "decoder.extract_features"])
+def test_a_users_pass_in_place_of_the_hosts_is_run(path: str) -> None:
+    """The host gives the passes whose code a derived class may call names of their own."""
+    stack, _, name = path.partition(".")
+    name, found = f"{name}_scriptable", []
+    real = batch(INPUTS[1], left_pad=False).ne(PAD)
+    for model in (build(PLAIN), stock()):
+        part = getattr(model, stack)
+        original = getattr(part, name)
+        own = {name: lambda self, *args, f=original, **more: tripled(f(*args, **more))}
+        part.__class__ = type("Own", (type(part),), own)
+        found.append(forward(model, *INPUTS)[real])
+    assert not torch.allclose(found[0], forward(build(PLAIN), *INPUTS)[real], atol=0.1)
+    torch.testing.assert_close(*found, atol=1e-5, rtol=1e-5)
+
+
 def without_epsilon(model: torch.nn.Module) -> torch.nn.Module:
     """Return the model with LayerNorms whose output is the same for every multiple of an input."""
     for module in model.modules():

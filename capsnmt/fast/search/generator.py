@@ -26,6 +26,7 @@ from capsnmt.routing.recording import is_recording
 
 Hypotheses = List[List[Dict[str, Tensor]]]
 REORDER = "reorder_incremental_state"
+PASSES = ("forward", "extract_features", "extract_features_scriptable")
 
 
 class Generator(SequenceGenerator):
@@ -127,7 +128,7 @@ class Model:
         ours = ours and inherits(model, TransformerModelBase, *PROBABILITIES)
         self.has_logits = ours and getattr(self.decoder, "adaptive_softmax", None) is None
         # nobody reads the weights of an attention
-        unread = ours and inherits(self.decoder, TransformerDecoder, "forward", "extract_features")
+        unread = ours and inherits(self.decoder, TransformerDecoder, *PASSES)
         unread = unread and not any(map(hooked, self.decoder.modules()))
         self.settings = {"alignment_layer": -1} if unread else {}
 
