@@ -70,3 +70,16 @@ def test_the_kernel_attends_as_torch_does(
     near = {"rtol": 1e-5, "atol": 1e-5} if dtype == torch.float32 else {"rtol": 8e-3, "atol": 1e-2}
     torch.testing.assert_close(found.double(), expected, **near)
     assert attend(*exact, mask, 0.3).equal(expected)  # fp64 is torch's
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_keys_of_one_head_serve_all_and_no_others_are_read(dtype: torch.dtype) -> None:
+    """Multi-query attention (Shazeer 2019), of a user's own; torch broadcasts them."""
+    torch.manual_seed(1)
+    q = torch.randn(2, 4, 3, 8).to(dtype)
+    k, v = (torch.randn(2, 1, 20, 8).to(dtype) for _ in range(2))
+    expected = shortcuts.attend(q.double(), k.double(), v.double(), None, 0.3)
+    torch.testing.assert_close(attend(q, k, v, None, 0.3).double(), expected, rtol=8e-3, atol=1e-2)
+    for keys, values in ((k[..., :5], v), (k, v[:, :, :5]), (k[:1].repeat(1, 3, 1, 1), v)):
+        with pytest.raises(RuntimeError):
+            attend(q, keys, values, None, 0.3)

@@ -86,8 +86,10 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], scale: float
         return shortcuts.attend(q, k, v, mask, scale)
     if mask is not None:
         mask = (mask if mask.dim() == 3 else mask.unsqueeze(1)).float().contiguous()
-    q, k, v = (x if x.stride(-1) == 1 else x.contiguous() for x in (q, k, v))
     sentences, heads, rows, width = q.shape
+    k = k.expand(sentences, heads, -1, width)  # as torch broadcasts them
+    v = v.expand(sentences, heads, k.size(2), -1)
+    q, k, v = (x if x.stride(-1) == 1 else x.contiguous() for x in (q, k, v))
     output = q.new_empty(sentences, rows, heads, v.size(-1), dtype=torch.float32)
     if kernel("attend")(
         *(scale, q.data_ptr(), k.data_ptr(), v.data_ptr(), 0 if mask is None else mask.data_ptr()),
