@@ -13,7 +13,7 @@ from capsnmt.models.attention import IncrementalState
 from capsnmt.models.compilation import compiled, runs_compiled
 from capsnmt.models.layers import HostLayer, TransformerDecoderLayer, shard_layer
 from capsnmt.models.precision import autocast_of
-from capsnmt.models.stacks import Stack, kept_layers, reads_padding, run_layer
+from capsnmt.models.stacks import Stack, attention_masks, kept_layers, reads_padding, run_layer
 from capsnmt.modules.overrides import inherits
 
 
@@ -66,9 +66,8 @@ class TransformerDecoder(Stack, TransformerDecoderBase):
             if len(encoder_out["encoder_out"]) > 0:
                 encoded = encoder_out["encoder_out"][0]
             # cross+self-attention appends the padding of the words
-            masks = encoder_out["encoder_padding_mask"]
-            if not self.cross_self_attention:
-                masks = encoder_out.get("attention_mask", masks)  # not in another's encoding
+            plain = self.cross_self_attention
+            masks = encoder_out["encoder_padding_mask"] if plain else attention_masks(encoder_out)
             if len(masks) > 0:
                 encoded_padding = masks[0]
         embedding = self.embed(prev_output_tokens, incremental_state)

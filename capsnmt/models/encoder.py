@@ -14,7 +14,7 @@ from capsnmt.cli import ConfigurationError
 from capsnmt.models.compilation import compiled, require_compiler, runs_compiled
 from capsnmt.models.layers import TransformerEncoderLayer, shard_layer
 from capsnmt.models.precision import autocast_of, require_trainable
-from capsnmt.models.stacks import Stack, kept_layers, reads_padding, run_layer
+from capsnmt.models.stacks import Stack, attention_masks, kept_layers, reads_padding, run_layer
 from capsnmt.modules.autocast import autocast_dtype
 from capsnmt.modules.cache import sentence_order, stays
 from capsnmt.modules.layer_aggregation import TransparentMixture
@@ -121,7 +121,7 @@ class TransformerEncoder(Stack, TransformerEncoderBase):
         return {
             "encoder_out": [self.hand_over(states)],
             "encoder_padding_mask": [padding],
-            "attention_mask": masks,
+            "attention_mask": [*masks, padding],
             "encoder_embedding": [embedding],
             "encoder_states": states if return_all_hiddens else [],
             "fc_results": [],
@@ -159,9 +159,10 @@ class TransformerEncoder(Stack, TransformerEncoderBase):
         if stays(order, sentences):
             return encoder_out
         reordered = super().reorder_encoder_out(encoder_out, order)
-        if "attention_mask" in encoder_out:
-            masks = encoder_out["attention_mask"]
+        masks = attention_masks(encoder_out)
+        if masks is not encoder_out["encoder_padding_mask"]:
             reordered["attention_mask"] = [mask.index_select(0, order) for mask in masks]
+            reordered["attention_mask"] += reordered["encoder_padding_mask"]
         if "beam" in encoder_out:
             reordered["beam"] = encoder_out["beam"]
         return reordered

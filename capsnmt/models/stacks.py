@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 import torch
 import torch.nn as nn
@@ -40,6 +40,17 @@ def reads_padding(padding: Tensor) -> bool:
     A GPU has to wait for the answer: ask once for a stack, not before every layer.
     """
     return is_traced() or bool(padding.any())
+
+
+def attention_masks(encoded: Dict[str, List[Tensor]]) -> List[Tensor]:
+    """Return what hides padding of an encoding from attention, nothing if there is none.
+
+    It is the mask that our encoder hands over for the padding that it names last; of any other
+    padding, such as of another's encoder or with more that is hidden, the padding itself.
+    """
+    padding, masks = encoded["encoder_padding_mask"], encoded.get("attention_mask", [])
+    known = masks and padding and masks[-1] is padding[0]
+    return masks[:-1] if known else padding
 
 
 def run_layer(

@@ -11,6 +11,7 @@ from torch import Tensor
 from capsnmt.models.attention import HostedSurfaceAttention, IncrementalState
 from capsnmt.models.decoder import TransformerDecoder
 from capsnmt.models.layers import attention_settings
+from capsnmt.models.stacks import attention_masks
 from capsnmt.modules.surface_fusion import fused_log_probs
 
 
@@ -50,7 +51,7 @@ class SurfaceFusionDecoder(TransformerDecoder):
         encoded = encoder_out["encoder_out"][0][..., -self.source_dim :]
         embedding = self.dropout_module(encoder_out["encoder_embedding"][0]).transpose(0, 1)
         memory = torch.cat([encoded.detach(), embedding.type_as(encoded)], dim=-1)
-        masks = encoder_out.get("attention_mask", encoder_out["encoder_padding_mask"])
+        masks = attention_masks(encoder_out)
         surface, _ = self.surface(
             features.detach().transpose(0, 1),
             memory,

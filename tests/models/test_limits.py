@@ -27,6 +27,7 @@ from tests.support import (
     parse,
     randomise_special_starts,
     sentences,
+    shifted,
 )
 
 PLAIN = "capsnmt_transformer"
@@ -147,6 +148,23 @@ def test_a_users_pass_in_place_of_the_hosts_is_run(path: str) -> None:
         found.append(forward(model, *INPUTS)[real])
     assert not torch.allclose(found[0], forward(build(PLAIN), *INPUTS)[real], atol=0.1)
     torch.testing.assert_close(*found, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("lengths", [(5, 5), (5, 3)], ids=str)
+def test_the_decoder_does_not_read_what_a_users_encoder_hides(lengths: Sequence[int]) -> None:
+    """Beside padding, or alone; also after a reordering, as of beam search."""
+    source, target = sentences(*lengths), sentences(4, 4, seed=1)
+    order, given = torch.tensor([1, 0]), shifted(batch(target, left_pad=False))
+    found = []
+    for model in (build(PLAIN), stock()):
+        encoded = model.encoder(**encoder_input(source))
+        (padding,) = encoded["encoder_padding_mask"]
+        for hidden in (padding, padding | torch.arange(padding.size(1)).eq(4)):
+            own = {**encoded, "encoder_padding_mask": [hidden]}
+            turned = model.encoder.reorder_encoder_out(own, order)
+            found += [model.decoder(given, each)[0] for each in (own, turned)]
+    assert not torch.allclose(found[0], found[2], atol=1e-2)
+    torch.testing.assert_close(found[:4], found[4:], atol=1e-5, rtol=1e-5)
 
 
 def without_epsilon(model: torch.nn.Module) -> torch.nn.Module:
