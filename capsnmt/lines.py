@@ -17,6 +17,8 @@ from typing import BinaryIO, Iterator, List, cast
 
 from capsnmt.cli import ConfigurationError
 
+GZIP = b"\x1f\x8b"
+
 
 def read_lines(path: Path, name: str = "") -> Iterator[str]:
     """Yield the lines of a UTF-8 text file without their ends.
@@ -57,6 +59,8 @@ def _repair(data: bytes, stream: BinaryIO, number: int, foreign: int) -> str:
     """Return how to repair a text whose line is not UTF-8, by what the others are."""
     if number == 1 and data.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
         return "convert the file, as by iconv -f utf-16 -t utf-8"
+    if number == 1 and data.startswith(GZIP):
+        return "it is compressed by gzip; unpack it, as by gzip -dc"
     others = () if stream.isatty() else stream
     wrong = 1
     for line in others:

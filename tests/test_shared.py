@@ -152,6 +152,7 @@ def test_lines_end_at_newlines_alone(tmp_path: Path, content: str, expected: lis
         ("two", b"a\n\xf6\n\xf6\n\xc3\xb6\n", "line 2: .* correct the 2 such .* 1 others"),
         ("no.gz", b"plain text", "not a complete gzip file"),
         ("cut.gz", gzip.compress(b"a\n" * 999, mtime=0)[:-9], "not a complete gzip file"),
+        ("packed", gzip.compress(b"a\n", mtime=0), "line 1: .* gzip; unpack it"),
         ("nul", b"a\0b\nc\n", "line 1: holds a NUL"),
     ],
 )
