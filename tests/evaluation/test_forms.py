@@ -85,6 +85,15 @@ def test_marks_that_are_left_are_refused_with_their_fix_and_few_are_named(
             assert f"{fix} if they are not text" in done.stderr
 
 
+@pytest.mark.parametrize("column", ["-0.4132", "7", "H-7\t-0.4132"])
+def test_a_table_is_no_text(files: Dict[str, str], tmp_path: Path, column: str) -> None:
+    """As of capsnmt-translate --scores or --nbest, or lines of fairseq-generate."""
+    table = write_lines(tmp_path / "table", [f"{column}\t{line}" for line in REFERENCE])
+    given = (table, "--input", "plain", "--reference", files["reference"])
+    done = command("capsnmt.evaluation", *given)
+    is_refusal(done.returncode, done.stderr, "12 of 12 lines have tabs", "give text without them")
+
+
 @pytest.mark.parametrize("flag", ["--reference", "--tokenized-reference"])
 def test_a_reference_of_subwords_or_of_unknown_words_is_refused(
     files: Dict[str, str], tmp_path: Path, flag: str
@@ -93,6 +102,7 @@ def test_a_reference_of_subwords_or_of_unknown_words_is_refused(
     for form, lines in (
         ("marks of subwords (subword_nmt)", TOKENS),
         ("unknown words (<unk>)", ["a <<unk>> sea"] * 12),
+        ("tabs, as a table has", ["1\ta sea"] * 12),
     ):
         path = write_lines(tmp_path / "given", lines)
         given = (files["good"], "--reference", files["reference"], flag, path)
