@@ -25,14 +25,16 @@ MARKS = {
 # symbols of a dictionary, which a model would not take for text
 SYMBOLS = re.compile(r"(?:^|(?<= ))(?:</?s>|<pad>)(?= |$)")
 UNKNOWN = "unknown words (<unk>)"
+LOST = "characters that a conversion lost (U+FFFD)"
 NO_WORDS = {
     **{f"marks of subwords ({kind})": pattern for kind, pattern in MARKS.items()},
     "symbols of a dictionary": SYMBOLS,
     UNKNOWN: re.compile("<unk>"),  # fairseq-generate writes <<unk>> in references
+    LOST: re.compile("\ufffd"),
     "tabs, as a table has": re.compile(r"\S {0,9}\t\s{0,9}\S"),
 }
 # a line without these has none of them: most of a corpus is asked only once
-SUSPECT = re.compile("@@|\u2581|##|<|\t")
+SUSPECT = re.compile("@@|\u2581|##|<|\t|\ufffd")
 # the beginning of a file of markup, which is no text of one sentence a line
 MARKUP = re.compile(
     r"\s*<(?:\?xml|!doctype|tmx|xliff|srcset|refset|tstset|mteval|dataset|doc|html)\b", re.I

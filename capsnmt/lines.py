@@ -2,9 +2,9 @@ r"""The lines of text files: references, translations, corpora and tables are al
 
 Only ``\n`` ends a line, as for fairseq and sacreBLEU; a ``\r`` before it is dropped. A form feed or
 a Unicode line separator is part of its sentence: splitting there would shift all later sentences. A
-byte-order mark at the start of a text is dropped: otherwise it would be part of the first word. A
-stray NUL becomes a space, because a user cannot edit a published corpus; with one in its first line
-a file is UTF-16.
+byte-order mark at the start of a line is dropped, also where texts were joined: otherwise it would
+be part of the first word. A stray NUL becomes a space, because a user cannot edit a published
+corpus; with one in its first line a file is UTF-16.
 """
 
 from __future__ import annotations
@@ -77,14 +77,11 @@ def _repair(data: bytes, stream: BinaryIO, number: int, foreign: int) -> str:
 
 
 def _cleaned(text: str, name: str, number: int) -> str:
-    if number == 1:
-        text = text[1:] if text.startswith("\ufeff") else text
-        if "\0" in text:
-            raise ConfigurationError(
-                f"{name}, line 1: holds a NUL character, so it is UTF-16 or no text; "
-                "convert the file"
-            )
-    return text.rstrip("\r\n").replace("\0", " ")
+    if number == 1 and "\0" in text:
+        raise ConfigurationError(
+            f"{name}, line 1: holds a NUL character, so it is UTF-16 or no text; convert the file"
+        )
+    return text.removeprefix("\ufeff").rstrip("\r\n").replace("\0", " ")
 
 
 def blank_lines(lines: List[str], name: str) -> int:

@@ -6,6 +6,7 @@ import hashlib
 from collections import Counter
 from functools import partial
 from itertools import chain, product
+from operator import eq
 from pathlib import Path
 from typing import Callable, Dict, Iterator, List, Mapping, Sequence, Set, Tuple
 
@@ -96,6 +97,12 @@ def count_new(text: Path, others: Mapping[str, Path]) -> Dict[str, Tuple[int, in
     return {
         name: (sum(each[word] for word in new), sum(each.values())) for name, each in words.items()
     }
+
+
+def count_copies(text: Sequence[Path]) -> Tuple[int, int]:
+    """Return how many pairs of a text have the same sentence on both sides, and of how many."""
+    equal = [*map(eq, *map(_sentences, text))]
+    return sum(equal), len(equal)
 
 
 def _sentences(path: Path) -> Iterator[str]:

@@ -19,6 +19,7 @@ from capsnmt.corpora.recipe import Recipe, language_of_side
 from capsnmt.corpora.sources import Address, download, has_checksum, in_folders, local_file
 from capsnmt.corpora.text import LOWERCASE, lowercase, tokenise
 from capsnmt.files import FAIRSEQS, content_of, installed_version, locked, sha256, temporary_path
+from capsnmt.forms import SHARE
 from capsnmt.steps import Step, StepRecords, run_step
 
 TOOLS = ("sacremoses", "jieba", "subword-nmt", "sentencepiece", *FAIRSEQS, "torch")
@@ -303,6 +304,9 @@ class Preparation:
                         f"  WARNING: {count:,} of {total:,} words of {name} are in no training "
                         f"sentence; is it of this language, in the same script and case?"
                     )
+        count, total = cleaning.count_copies(clean)
+        if count > SHARE * total:
+            say(f"  WARNING: {count:,} of {total:,} training pairs have one text on both sides")
         known: Dict[str, int] = {}
         left = {"train": clean, **{split: [*sides.values()] for split, sides in files.items()}}
         for first in recipe.subsets:

@@ -18,7 +18,7 @@ from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 from capsnmt import lines
 from capsnmt.cli import ConfigurationError, say
 from capsnmt.evaluation.text import REMOVE_BPE, TextFormat, remove_bpe
-from capsnmt.forms import MARKED, MARKS, UNKNOWN, Fixes, check_words, one_form, plain
+from capsnmt.forms import LOST, MARKED, MARKS, UNKNOWN, Fixes, check_words, one_form, plain
 from capsnmt.markup import read_segments
 
 RECORD = re.compile(r"([SH])-(\d+)(?:\t|$)")
@@ -28,6 +28,7 @@ PIECE = MARKS["sentencepiece"]
 JOIN: Fixes = {
     **{f"marks of subwords ({kind})": f"give --remove-bpe {kind}" for kind in REMOVE_BPE[1:]},
     UNKNOWN: None,
+    LOST: None,  # of a model of bytes
 }
 JOINED = "give text without them"
 

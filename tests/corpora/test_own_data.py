@@ -173,6 +173,17 @@ def test_a_set_of_words_that_the_training_text_has_not_is_named(files, run, unli
     assert re.fullmatch(r"  WARNING: \d+ of \d+ words of test\.en are in no .*", warned[0])
 
 
+def test_training_pairs_of_one_text_on_both_sides_are_counted(files, run):
+    """As of a file of the wrong language, whose drawn test set a model copies: BLEU 100."""
+    for copied, warned in ((10, False), (60, True)):
+        lines = Path("a.de").read_text("utf-8").splitlines()
+        lines[:copied] = Path("a.en").read_text("utf-8").splitlines()[:copied]
+        write_lines(Path("c.de"), lines)
+        Path("c.en").write_bytes(Path("a.en").read_bytes())
+        words = ("--train", "c.en", "c.de", *SMALL[:-1], f"out-{copied}")
+        assert ("54 of 54 training pairs have one text on both sides" in run(*words)) is warned
+
+
 def test_test_sets_in_elements_are_read_as_they_are_published(files, run):
     for side, kind in (("en", "src"), ("de", "ref")):
         segments = Path(f"v.{side}").read_text("utf-8").splitlines()
@@ -222,7 +233,7 @@ def test_a_test_set_has_all_its_references_however_they_are_given(files, run, re
     refuse([*words.split(), *SMALL], "the content of ", "r1.de")
 
 
-@pytest.mark.parametrize("mark", ["@@", "\u2581", "##", "</w>", "<unk>", "\t"])
+@pytest.mark.parametrize("mark", ["@@", "\u2581", "##", "</w>", "<unk>", "\t", "\ufffd"])
 def test_marks_of_subwords_are_no_text(files, run, mark):
     """A few are counted: they may be text. Many are refused."""
     lines = Path("a.en").read_text("utf-8").splitlines()
