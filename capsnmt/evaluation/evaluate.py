@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from hashlib import sha256
-from itertools import chain, count
+from itertools import chain, combinations, count
 from types import MappingProxyType
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
@@ -69,6 +69,9 @@ def evaluate_sets(
         several = len(settings) > 1
         found[test_set], resampled = _evaluate(own, several, systems.get(test_set))
         scored.append(resampled)
+    for (one, ours), (other, theirs) in combinations(found.items(), 2):
+        if ours.checksums["reference"] == theirs.checksums["reference"]:
+            say(f"warning: {other} has the reference of {one}, and counts twice in means over sets")
     first = next(iter(settings.values()))
     comparisons = compare(_places(first.systems), scored, first.test) if first.tested else []
     return Evaluations(test_sets=found, comparisons=comparisons)

@@ -97,6 +97,19 @@ def test_what_makes_a_score_doubtful_is_said(
     assert warning not in capsys.readouterr().err
 
 
+def test_a_test_set_under_two_names_is_said(
+    files: Dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    for name in ("A", "B", "C"):
+        shutil.copy(files["good"], tmp_path / f"out.{name}")
+        shutil.copy(files["reference"], tmp_path / f"ref.{name}")
+    write_lines(tmp_path / "ref.C", reversed(REFERENCE))
+    paths = (f"{tmp_path}/out.{{set}}", "--reference", f"{tmp_path}/ref.{{set}}")
+    assert main([*paths, "--test-sets", "A,B,C"]) == 0
+    said = capsys.readouterr().err
+    assert said.count("B has the reference of A") == said.count("has the reference of") == 1
+
+
 @pytest.mark.parametrize("flags", [[], ["--baseline", "b={half}", "--samples", "20"]])
 def test_metrics_are_left_out_on_request(
     files: Dict[str, str], evaluate: Evaluate, capsys: pytest.CaptureFixture, flags: List[str]
