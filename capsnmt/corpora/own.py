@@ -170,7 +170,7 @@ def _check_columns(what: str, path: str) -> None:
         if (tabs := line.count("\t")) > 1:
             raise ConfigurationError(
                 f"{what}, line {number}: {tabs + 1} columns; give a table of two, "
-                f"source and target, as by cut -f 1,2"
+                f"source and target; cut -f N,M keeps them"
             )
 
 
