@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-from hashlib import sha256
 from itertools import chain, combinations, count
 from types import MappingProxyType
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
@@ -32,6 +31,7 @@ from capsnmt.evaluation.scores import (
     OutputScores,
     SystemScores,
     Test,
+    checksum,
 )
 from capsnmt.evaluation.segment_scores import read_segment_scores
 from capsnmt.evaluation.settings import Settings
@@ -124,7 +124,7 @@ def _evaluate(
     places = _places(systems)
     pairs = paired(places, test)
     checksums = {
-        name: sha256("\n".join(lines).encode("utf-8", "surrogateescape")).hexdigest()
+        name: checksum(lines)
         for name, lines in (
             ("reference", [*chain(*test_set.references)]),
             ("source", test_set.source),

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import statistics
+import unicodedata
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Annotated, Dict, List, Literal, Optional, Sequence, Tuple
+from hashlib import sha256
+from typing import Annotated, Dict, Iterable, List, Literal, Optional, Sequence, Tuple
 
 from msgspec import Meta, field
 
@@ -188,6 +190,12 @@ class Plan(Record, frozen=True, kw_only=True, omit_defaults=True):
     power: Dict[int, float]  # seeds of each system -> probability of p < 0.05
     needed: Optional[int] = None  # seeds for a probability of 0.8; None above 200
     shown: float  # the difference that the finished seeds show with a probability of 0.8
+
+
+def checksum(lines: Iterable[str]) -> str:
+    """Return the SHA-256 of a text that is scored, in Unicode's form NFC."""
+    text = unicodedata.normalize("NFC", "\n".join(lines))
+    return sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
 
 
 class Evaluation(Record, frozen=True, kw_only=True, omit_defaults=True):

@@ -13,6 +13,7 @@ import signal
 import sys
 from contextlib import contextmanager
 from operator import attrgetter
+from pathlib import Path
 from typing import Any, Callable, ContextManager, Iterator, List, Optional, TextIO, Tuple
 
 import torch
@@ -37,8 +38,9 @@ from capsnmt.launch.kind import kind_of
 from capsnmt.launch.progress import TrainingProgress, print_line
 from capsnmt.launch.run import Run, environment
 from capsnmt.machine import processor
+from capsnmt.runs.finished import FinishedRun
 from capsnmt.runs.records import EarlierMachine, InitialModel, Machine, TrainingRecord
-from capsnmt.runs.trained_rows import training_differences
+from capsnmt.runs.trained_rows import NAMED_FILES, file_differences, training_differences
 from capsnmt.steps import Step, StepRecords, run_step
 
 # the settings that make the scores of a trained model
@@ -110,6 +112,7 @@ class _Execution:
     def execute(self) -> None:
         print_line(f"== {self.run.title}, on {self.run.device}: {self.folder}")
         self.set_up()
+        self.check_baseline()
         trained = self.trained or self.describe(self.initial())
         records.write(self.folder.training, trained)
         if trained.updates is None:
@@ -144,7 +147,11 @@ class _Execution:
         self.vocabulary = {path.name: sha256(path) for path in identity}
         before = self.folder.read_training() if self.folder.training.is_file() else None
         known = {} if before is None else before.data
-        self.data = {path.name: signature(path, known.get(path.name, "")) for path in others}
+        train = self.run.settings.train
+        named = {f"--{key}": Path(str(train[key])) for key in NAMED_FILES & train.keys()}
+        named = {flag: path for flag, path in sorted(named.items()) if path.is_file()}
+        files = {**{path.name: path for path in others}, **named}
+        self.data = {name: signature(path, known.get(name, "")) for name, path in files.items()}
         finished = None if before is None else before.updates
         # D: without its last checkpoint, as users delete them to save space, a finished training
         # remains
@@ -258,12 +265,27 @@ class _Execution:
             initial=initial,
         )
 
+    def check_baseline(self) -> None:
+        """Raise if the baseline translated another test set of the same name."""
+        row, data = self.run.config.baseline, self.run.data
+        if row is None or not self.run.of(row).is_finished:
+            return
+        for test_set in self.run.settings.data.test_sets:
+            references = data.references(test_set, self.run.settings.languages[1])
+            FinishedRun(self.run.of(row).path).check_references(test_set, references)
+
     def initial(self) -> Optional[InitialModel]:
         """Return the record of the model that the run starts from."""
         other, model = self.run.initial, self.run.initial_model
         if other is None or model is None:
             return None
-        before = other.read_training().initial
+        trained = other.read_training()
+        for key, was, now in file_differences(trained.vocabulary, self.vocabulary):
+            raise ConfigurationError(
+                f"{other}, the initial model, was trained with {key} {was}, not {now}; launch it "
+                f"on the same data, in another --output"
+            )
+        before = trained.initial
         return InitialModel(
             row=str(self.run.config.initial),
             checkpoint=str(model),

@@ -11,8 +11,9 @@ from msgspec import Meta
 
 from capsnmt import records
 from capsnmt.cli import ConfigurationError, say
-from capsnmt.evaluation.scores import Evaluation, OutputScores
+from capsnmt.evaluation.scores import Evaluation, OutputScores, checksum
 from capsnmt.files import sha256
+from capsnmt.lines import read_lines
 from capsnmt.records import RecordError
 from capsnmt.runs.learning_curve import LearningCurve, read_learning_curve
 from capsnmt.runs.records import ClassifierResult, Measures, RunFolder, TrainingRecord
@@ -90,6 +91,16 @@ class FinishedRun:
                     f"{dictionary} is not the dictionary that {self.folder} was trained with; give "
                     "the data of the training by --data"
                 )
+
+    def check_references(self, test_set: str, references: Sequence[Path]) -> None:
+        """Raise unless these are the references of its scores, as far as those say."""
+        known = self.scores[test_set].checksums if test_set in self.scores else {}
+        text = (line.rstrip() for path in references for line in read_lines(path))
+        if "reference" in known and known["reference"] != checksum(text):
+            raise ConfigurationError(
+                f"{self.folder} was scored with another reference than {references[0]}; restore "
+                f"that, or run its launcher's command again to score it anew"
+            )
 
     @cached_property
     def result(self) -> ClassifierResult:

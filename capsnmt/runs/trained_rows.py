@@ -24,6 +24,11 @@ FREE_FLAGS = {
 # What a learning rate schedule takes from max-update, unless the flag is given; where phase-ratio
 # is, tri_stage takes its phases from it.
 PERIODS = {"cosine": "lr-period-updates", "polynomial_decay": "total-num-update"}
+# Flags of fairseq-train that name a file, which is compared by its content.
+NAMED_FILES = {
+    *("bpe-codes", "decoder-embed-path", "dictionary", "encoder-embed-path"),
+    *("finetune-from-model", "init-from", "probe-checkpoint"),
+}
 FREE_IN_GENERATION = {"batch-size", "max-sentences", "max-tokens"}  # they change no translation
 FREE_IN_SCORING = {"significance", "samples"}  # they change no score
 
@@ -39,14 +44,34 @@ def training_differences(
     known.
     """
     yield from _differing(_training(before), _training(now))
-    yield from _differing(_files(trained.vocabulary), _files(training.vocabulary))
-    if trained.data and training.data:
-        yield from _differing(_files(trained.data), _files(training.data))
+    yield from file_differences(trained.vocabulary, training.vocabulary)
+    yield from data_differences(trained, training)
 
 
-def _files(signatures: Mapping[str, str]) -> Dict[str, str]:
-    """The content of files; twelve digits of a checksum are enough for a reader."""
-    return {f"data: {name}": content_of(known)[:12] for name, known in signatures.items()}
+def file_differences(
+    before: Mapping[str, str], now: Mapping[str, str]
+) -> Iterator[Tuple[str, Any, Any]]:
+    """Return name and contents of each file, of which signatures are given, that is another.
+
+    Twelve digits of a checksum are enough for a reader.
+    """
+    was, new = (
+        {f"data: {name}": content_of(known)[:12] for name, known in signatures.items()}
+        for signatures in (before, now)
+    )
+    yield from _differing(was, new)
+
+
+def data_differences(before: TrainingRecord, now: TrainingRecord) -> Iterator[Tuple[str, Any, Any]]:
+    """Return the same of the texts and of the files that flags name.
+
+    Of those that an older record does not have, nothing is known.
+    """
+    was, new = (
+        {name: one[name] for name in one if name in other or (other and name[0] != "-")}
+        for one, other in ((before.data, now.data), (now.data, before.data))
+    )
+    yield from file_differences(was, new)
 
 
 def _differing(old: Dict[str, Any], new: Dict[str, Any]) -> Iterator[Tuple[str, Any, Any]]:

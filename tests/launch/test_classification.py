@@ -99,7 +99,9 @@ def test_a_probing_row_is_trained_evaluated_and_not_repeated(
     lines = [f"{part}\t{label}\ta b {label} c" for part in ("tr", "va", "te") for label in "OIIO"]
     (tmp_path / "senteval" / FILE).write_text("\n".join(lines) + "\n", "utf-8")
     given = ["--config", "em.yaml", "--tasks", "WC", "--data", "senteval", "--output", "runs"]
-    given += ["--cpu", "--threads", "1"]
+    given += ["--cpu", "--threads", "1", "--set", "train.dictionary=dict.txt"]
+    dictionary = tmp_path / "dict.txt"
+    dictionary.write_text("a 9\nb 9\nc 9\n", "utf-8")
     assert "== em, WC: runs/em/WC/summary.json" in launch(*given)
     run = tmp_path / "runs" / "em" / "WC" / "seed-1"
     results = json.loads((run / "results.json").read_text("utf-8"))
@@ -116,6 +118,8 @@ def test_a_probing_row_is_trained_evaluated_and_not_repeated(
     (run / "results.json").unlink()
     again = launch(*given)
     assert "-- train: complete at 2 updates\n-- evaluate\n" in again
+    dictionary.write_text("c 9\na 9\nb 9\n", "utf-8")  # the same name and size, other words
+    assert "was trained with data: --dictionary" in launch(*given, status=2)
     (tmp_path / "senteval" / FILE).write_text("tr\tI\ta\nva\tI\ta\nte\tO\ta\n", "utf-8")
     assert "was trained with data" in launch(*given, status=2)
 

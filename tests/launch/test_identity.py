@@ -45,6 +45,28 @@ def test_seeds_of_other_references_have_no_mean(data: Path, tmp_path: Path) -> N
     succeed("capsnmt.report", tmp_path / "runs" / "row", *page)
 
 
+def test_a_row_takes_no_model_of_other_words_and_no_translations_of_other_text(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    line = arguments(data, tmp_path)
+    assert main(line) == 0
+    (tmp_path / "other.yaml").write_text("extends: row\n", "utf-8")
+    line[1] = str(tmp_path / "other.yaml")
+    before = {path: path.read_bytes() for path in data.rglob("*.*") if path.is_file()}
+    for file, flags, said in (
+        (data / "raw" / "news.de", ["--baseline", "row"], "was scored with"),
+        (data / "bin" / "dict.en.txt", ["--set", "init-from=row"], "data: dict.en.txt"),
+    ):
+        lines = file.read_text("utf-8").splitlines()  # as many, in another order
+        file.write_text("".join(f"{line}\n" for line in reversed(lines)), "utf-8")
+        assert main([*line, *flags]) == 2
+        error = capsys.readouterr().err
+        assert said in error
+        assert error.startswith(f"error: {tmp_path / 'runs' / 'row' / 'seed-1'}")
+        assert not (tmp_path / "runs" / "other" / "seed-1" / "checkpoints").exists()
+        file.write_bytes(before[file])
+
+
 def test_all_references_of_a_test_set_are_scored_recorded_and_compared(
     data: Path, tmp_path: Path
 ) -> None:
