@@ -21,7 +21,7 @@ from capsnmt.evaluation.significance import Seeds, difference_of
 from capsnmt.files import write_all
 from capsnmt.pages.page import Markdown, Table
 from capsnmt.report.tables import MINUS, NONE, difference_cell, mean_cell
-from capsnmt.runs.finished import FinishedRun, find_runs
+from capsnmt.runs.finished import FinishedRun, check_comparable, find_runs
 from capsnmt.runs.trained_rows import TrainedRow, group
 from scripts.results import translations
 
@@ -31,7 +31,9 @@ BASELINE = "baseline"
 def accuracy(run: FinishedRun, test_set: str) -> float:
     """Return the percentage of the sequences of a test set that are right as a whole."""
     found = translations(run.folder.generated(test_set), run.config)
-    expected = read_lines(str(PreparedData(run.data).raw(test_set, run.settings.languages[1])))
+    reference = PreparedData(run.data).raw(test_set, run.settings.languages[1])
+    run.check_references(test_set, [reference])
+    expected = read_lines(str(reference))
     return 100 * sum(map(str.__eq__, found, expected)) / len(expected)
 
 
@@ -53,6 +55,7 @@ def mean_interval(found: Spread) -> Optional[Tuple[float, float]]:
 
 def lines(task: str, rows: List[TrainedRow]) -> Iterator[List[str]]:
     """Yield the cells of each system of a task, the baseline first; Δ is to the baseline."""
+    check_comparable([run for row in rows for run in row.runs])
     rows.sort(key=lambda row: (row.name != BASELINE, row.name))
     baseline = None
     for row in rows:

@@ -137,9 +137,11 @@ def reckon(folder: Path, data: PreparedData) -> None:
     language = baseline[0].settings.languages[1]
     tests = baseline[0].settings.data.test_sets
     references = {test: data.references(test, language) for test in tests}
-    for runs in kept.values():
-        for run in runs:
-            write_differences(run.folder.path, references)
+    for run in (run for runs in [baseline, *kept.values()] for run in runs):
+        for test, paths in references.items():
+            run.check_references(test, paths)
+    for run in (run for runs in kept.values() for run in runs):
+        write_differences(run.folder.path, references)
     several = {row: runs for row, runs in kept.items() if len(runs) > 1}
     found = compared({"baseline": baseline, **several}, references) if several else {}
     for row, (run, *others) in kept.items():

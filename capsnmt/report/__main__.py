@@ -53,7 +53,7 @@ def main(argv: List[str]) -> None:
         for task in SENTENCE_TASKS
     }
     launched = dict.fromkeys(run.config.command[1:] for run in runs)
-    devices = {(run.training.device, run.training.device_name) for run in runs}
+    devices = {(part.device, part.device_name) for run in runs for part in run.training.parts}
     values = {
         "title": args.title,
         "analysis": next((each for each in ANALYSES if (args.output / each).is_file()), None),

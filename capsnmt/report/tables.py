@@ -179,9 +179,10 @@ def versions(runs: Sequence[FinishedRun]) -> Table:
     found: Dict[str, Dict[str, None]] = {}
     for run in runs:
         evaluated = {} if run.settings.classifies else next(iter(run.scores.values())).versions
-        for package, version in {**evaluated, **run.training.versions}.items():
-            if version:
-                found.setdefault(package, {})[version] = None
+        for part in run.training.parts:
+            for package, version in {**evaluated, **part.versions}.items():
+                if version:
+                    found.setdefault(package, {})[version] = None
     lines = [[package, ", ".join(each)] for package, each in sorted(found.items())]
     return Table(["package", "version"], lines)
 

@@ -23,7 +23,14 @@ from capsnmt.report.figures import differences, learning_curves, means_by_catego
 from capsnmt.report.tables import Runs
 from capsnmt.runs.comparison import compare_rows, read_translations
 from capsnmt.runs.finished import FinishedRun, check_comparable, distinct_names
-from capsnmt.runs.trained_rows import FinishedSweep, TrainedRow, find_sweeps, group, source_lengths
+from capsnmt.runs.trained_rows import (
+    FinishedSweep,
+    TrainedRow,
+    data_differences,
+    find_sweeps,
+    group,
+    source_lengths,
+)
 
 SEED = 1  # draws the sample translations
 
@@ -92,6 +99,8 @@ def _differing(runs: Sequence[FinishedRun]) -> Iterator[str]:
             yield f"references of {test_set}"
     if any(run.training.vocabulary != runs[0].training.vocabulary for run in runs):
         yield "dictionaries"
+    elif any([*data_differences(runs[0].training, run.training)] for run in runs):
+        yield "training or validation texts"
 
 
 def _signatures(runs: Iterable[FinishedRun], test_set: str, metric: str) -> List[str]:
@@ -174,6 +183,7 @@ def _samples(rows: Sequence[TrainedRow], test_set: str, count: int) -> Iterator[
             f"{raw[0]}: the raw text is not there, of which samples are shown; restore it, or give "
             f"--samples 0"
         )
+    rows[0].runs[0].check_references(test_set, paths[1:])
     source, *references = map(read_lines, raw)
     outputs = {name: read_translations(run, test_set) for name, run in firsts.items()}
     for output in outputs.values():

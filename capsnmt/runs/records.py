@@ -124,6 +124,11 @@ class TrainingRecord(Machine, frozen=True, kw_only=True, rename="kebab"):
     updates: Optional[int] = None  # of the finished training; None until then
     parameters: Optional[int] = None  # learned ones; None until the run is finished
 
+    @property
+    def parts(self) -> Tuple[Machine, ...]:
+        """What has trained the run, in order."""
+        return (*self.earlier, self)
+
 
 class Bucket(Record, frozen=True, kw_only=True):
     """A part of the examples of a split: accuracy in percent."""

@@ -187,7 +187,7 @@ class TrainedRow:
             # older records have no threads
             (each.device, each.device_name, each.threads or run.config.device.threads)
             for run in [*self.runs, *baseline.runs]
-            for each in (run.training, *run.training.earlier)
+            for each in run.training.parts
         }
         own, other = self.tokens_per_second, baseline.tokens_per_second
         if len(machines) > 1 or own is None or not other:

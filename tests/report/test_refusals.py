@@ -68,6 +68,14 @@ def test_missing_data_is_one_line(output: Path, report: Callable[..., str]) -> N
     assert "restore it, or give --samples 0" in report(*runs(output))
 
 
+def test_samples_of_another_test_set_are_one_line(output: Path, report: Callable[..., str]) -> None:
+    put("config.json", "data", value=str(output / "data"))(output / "baseline" / "seed-1")
+    reference = output / "data" / "raw" / "test.de"
+    reference.write_text(reference.read_text("utf-8").replace("schön", "alt"), "utf-8")
+    error = report(output / "baseline")
+    assert f"baseline/seed-1 was scored with another reference than {reference}" in error
+
+
 def test_seeds_with_other_settings_have_no_mean(output: Path, report: Callable[..., str]) -> None:
     folder = add_seeds(output, "baseline", [20.0, 22.0], [1, 1])[1]
     put("config.json", "settings", "train", "lr", value=0.5)(folder)

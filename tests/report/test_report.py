@@ -97,6 +97,14 @@ def retokenise(scores: Any) -> None:
     scores["bleu"]["signature"] = scores["bleu"]["signature"].replace("tok:13a", "tok:none")
 
 
+EARLIER = {"device": "GPU", "device-name": "H100", "versions": {"torch": "2.5.1"}, "updates": 2}
+
+
+def read_other_text(run: Path) -> None:
+    for number, folder in enumerate((run, run.parents[1] / "baseline" / run.name)):
+        put("training.json", "data", value={"train.en-de.de.bin": str(number)})(folder)
+
+
 INITIAL = {"row": "baseline", "checkpoint": "a.pt", "checksum": "0", "updates": 8000}
 CHANGES: Dict[str, Callable[[Path], Any]] = {
     "em\\_routing: initialised from baseline (8,000 updates): `a.pt`.": put(
@@ -113,9 +121,12 @@ CHANGES: Dict[str, Callable[[Path], Any]] = {
     "**Not comparable:** the systems have different dictionaries.": (
         put("training.json", "vocabulary", "x", value="1")
     ),
+    "**Not comparable:** the systems have different training or validation texts.": read_other_text,
     "No difference was tested: a translation or reference is missing, or is not what was scored.": (
         lambda run: (run / "generate-test.txt").unlink()
     ),
+    "| torch | 2.13.0, 2.5.1 |": put("training.json", "earlier", value=[EARLIER]),
+    "2 cores); GPU (H100).": put("training.json", "earlier", value=[EARLIER]),
     "| torch | 2.13.0, 3 |": put("training.json", "versions", "torch", value="3"),
 }
 

@@ -104,5 +104,8 @@ def test_the_table_counts_whole_sequences_over_seeds(tmp_path: Path) -> None:
     assert table[1][6:] == ["–", "–"]
     assert table[2][6] == "+43.33"
     assert (tmp_path / "composition.md").read_text("utf-8").splitlines() == [header, _, *lines]
+    (tmp_path / "copy" / "data" / "raw" / f"{TEST_SET}.de").write_text("x\n" * 30, "utf-8")
+    other = command("scripts.composition", tmp_path)
+    is_refusal(other.returncode, other.stderr, "was scored with another reference than")
     empty = command("scripts.composition", tmp_path / "copy")
     is_refusal(empty.returncode, empty.stderr, "has no runs of the suite")
