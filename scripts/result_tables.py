@@ -81,7 +81,7 @@ def finished() -> str:
                 [
                     Markdown(f"`{row}`"),
                     str(run.seed),
-                    f"{updates:,} of {most:,} ({len(run.curve.valid)} epochs)",
+                    f"{updates:,} of {most:,} ({run.curve.epoch} epochs)",
                     known["ended-by"],
                     *(f"{score:.2f}" for score in scores),
                     re.findall(r"commit (\w{8})", run.training.versions["capsnmt"])[0],

@@ -50,12 +50,12 @@ def find_runs(folder: Path) -> Iterator[RunFolder]:
 
 def reason_of_end(config: RunConfig, curve: LearningCurve) -> str:
     """Return why a finished training ended."""
-    most, train = config.settings.updates, config.settings.train
-    if most is not None and curve.updates >= most:
-        return f"max-update {most}"
-    if len(curve.valid) >= int(train.get("max-epoch") or sys.maxsize):
-        return f"max-epoch {train['max-epoch']}"
-    return f"patience {train.get('patience')}"
+    train = config.settings.train
+    for flag, made in (("max-update", curve.updates), ("max-epoch", curve.epoch)):
+        if made >= int(train.get(flag) or sys.maxsize):
+            return f"{flag} {train[flag]}"
+    others = ("patience", "stop-min-lr", "stop-time-hours")
+    return " or ".join(f"{flag} {train[flag]}" for flag in others if flag in train)
 
 
 def facts(run: FinishedRun) -> Dict[str, Any]:
@@ -104,9 +104,6 @@ def keep(place: RunFolder, folder: Path) -> None:
     for other in sorted(folder.parent.glob("seed-*/config.json")):
         check_one_row(FinishedRun(other.parent), run, "keep it elsewhere, or delete what is kept")
     folder.mkdir(parents=True, exist_ok=True)
-    # the data are beside the rows
-    config = replace(run.config, data=str(Path("..", "..", "data")), sources=None)
-    records.write(kept.config, without_folders(records.plain(config)))
     records.write(kept.scores, without_folders(records.load(place.scores)))
     records.write(folder / "facts.json", facts(run))
     write_table(folder / "train-loss.tsv", run.curve.train)
@@ -118,6 +115,9 @@ def keep(place: RunFolder, folder: Path) -> None:
             file.writelines(f"{line}\n" for line in lines)
     for path in (place.training, place.train_log):
         shutil.copyfile(path, folder / path.name)
+    # last: what has it is complete; the data are beside the rows
+    config = replace(run.config, data=str(Path("..", "..", "data")), sources=None)
+    records.write(kept.config, without_folders(records.plain(config)))
 
 
 def reckon(folder: Path, data: PreparedData) -> None:
@@ -293,6 +293,11 @@ def main() -> None:
             if name in options.models:
                 keep_model(folder, keeping / dataset / name)
                 unknown.remove(name)
+    if keeping and not datasets:
+        raise ConfigurationError(
+            f"{options.runs} has no finished run ROW/seed-N that --keep keeps; give the folder of "
+            f"all rows, with the names that they were launched with"
+        )
     for kept_rows, data in datasets.items():
         reckon(kept_rows, data)
     if unknown:

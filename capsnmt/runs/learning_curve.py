@@ -32,12 +32,18 @@ class LearningCurve:
     # wall-clock seconds, including validation, and target tokens since the previous entry
     seconds: Dict[int, float] = field(default_factory=dict)
     words: Dict[int, float] = field(default_factory=dict)
+    epochs: Dict[int, int] = field(default_factory=dict)  # at their ends, and at that of the log
     peak_memory: Optional[float] = None  # GiB, of the first process, or of its GPU
 
     @property
     def updates(self) -> int:
         """The last update in the log."""
-        return max([0, *self.train, *self.valid])
+        return max([0, *self.train, *self.valid, *self.epochs])
+
+    @property
+    def epoch(self) -> int:
+        """The last epoch, which may not be complete."""
+        return max(self.epochs.values(), default=0)
 
     @property
     def training_seconds(self) -> Optional[float]:
@@ -56,7 +62,7 @@ class LearningCurve:
 
     def forget_from(self, update: int) -> None:
         """Drop the entries of this and later updates, which a resumed training repeats."""
-        for points in (self.train, self.valid, self.seconds, self.words):
+        for points in (self.train, self.valid, self.seconds, self.words, self.epochs):
             for number in [number for number in points if number >= update]:
                 del points[number]
 
@@ -109,6 +115,8 @@ def parse_train_log(lines: Iterable[str]) -> LearningCurve:
         elif {"valid_loss", "valid_num_updates"} <= stats.keys():
             curve.valid[int(stats["valid_num_updates"])] = stats["valid_loss"]
         elif {"train_loss", "train_num_updates"} <= stats.keys():
+            if "epoch" in stats:
+                curve.epochs[int(stats["train_num_updates"])] = int(stats["epoch"])
             epochs.append({key.removeprefix("train_"): stats[key] for key in stats})
         if PEAK_MEMORY in stats:
             curve.peak_memory = max(stats[PEAK_MEMORY], curve.peak_memory or 0)

@@ -188,6 +188,19 @@ def test_the_mean_of_an_epoch_is_a_point_where_the_training_has_no_other() -> No
     assert (curve.train, curve.valid, curve.training_seconds) == ({2: 3.0}, {2: 4.0}, 4.0)
 
 
+def test_a_training_without_validation_ends_where_its_last_epoch_does() -> None:
+    ends = [
+        f'{{"epoch": {epoch}, "train_loss": "3", "train_num_updates": "{update}"}}'
+        for epoch, update in ((1, 9), (2, 12))
+    ]
+    log = [*trained(0, 8)[:4], ends[0], '{"loss": "3", "num_updates": "10"}']
+    assert (parse_train_log(log).updates, parse_train_log(log).epoch) == (10, 1)
+    curve = parse_train_log([*log, ends[1]])
+    assert (curve.updates, curve.epoch) == (12, 2)
+    again = parse_train_log([*log, ends[1], '{"loss": "3", "num_updates": "9"}'])
+    assert (again.updates, again.epoch) == (9, 0)
+
+
 @pytest.mark.parametrize("content", ["", "\n", "no json\n", '{"valid_loss": "1"}\n', "[1]\n"])
 def test_a_log_without_training_loss_is_one_error_that_names_it(
     tmp_path: Path, content: str

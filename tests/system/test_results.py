@@ -7,6 +7,7 @@ import json
 from itertools import islice
 from pathlib import Path
 from typing import Dict
+from unittest.mock import patch
 
 import pytest
 import sacrebleu
@@ -15,11 +16,12 @@ from capsnmt.cli import ConfigurationError
 from capsnmt.corpora.prepared import PreparedData
 from capsnmt.evaluation.text import moses_detokenizer
 from capsnmt.files import sha256
+from capsnmt.runs.finished import FinishedRun
 from capsnmt.runs.records import RunFolder
-from scripts.results import find_runs, keep, reckon, state
-from tests.commands import succeed
+from scripts.results import facts, find_runs, keep, reckon, state
+from tests.commands import command, is_refusal, succeed
 from tests.real_data import real_data
-from tests.report.finished_runs import TEST_SET, TRANSLATIONS, write_run
+from tests.report.finished_runs import TEST_SET, TRANSLATIONS, edit, write_run
 from tests.support import REPO
 
 REFERENCES = {
@@ -96,6 +98,8 @@ def test_a_finished_run_leaves_its_translations_curves_and_facts(tmp_path: Path)
     (runs / "a" / "seed-1" / "config.json").touch()
     first, _, second = find_runs(runs)  # what others are compared with comes first
     assert first.path == run.path
+    elsewhere = command("scripts.results", run.path.parent, "--keep", tmp_path / "results")
+    is_refusal(elsewhere.returncode, elsewhere.stderr, "has no finished run", "all rows")
     keep(second, beside := kept.parents[1] / other / "seed-1")
     reckon(kept.parents[1], PreparedData(runs / "data"))
     compared = json.loads((kept.parents[1] / "comparisons.json").read_text("utf-8"))
@@ -106,6 +110,42 @@ def test_a_finished_run_leaves_its_translations_curves_and_facts(tmp_path: Path)
     )
     assert found["scores"]["bleu"]["delta"] == scored["scores"]["bleu"]["delta"] != 0
     assert f"{scored['scores']['multi-bleu']['score']:.2f}" in state(second)
+
+    (runs / "data" / "raw" / f"{TEST_SET}.de").write_text("x\n", "utf-8")
+    with pytest.raises(ConfigurationError, match="was scored with another reference"):
+        reckon(kept.parents[1], PreparedData(runs / "data"))
+
+
+def test_what_was_kept_in_part_is_kept_again(tmp_path: Path) -> None:
+    run = RunFolder(write_run(tmp_path / "runs", "baseline"))
+    kept = tmp_path / "lines" / "baseline" / "seed-1"
+    with patch("shutil.copyfile", side_effect=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
+        keep(run, kept)
+    assert not RunFolder(kept).exists
+    keep(run, kept)
+    assert FinishedRun(kept).training == FinishedRun(run.path).training
+
+
+@pytest.mark.parametrize(
+    ("train", "updates", "reason"),
+    [
+        ({"max-update": 43, "patience": 9}, 43, "max-update 43"),
+        ({"max-update": 99, "max-epoch": 2}, 43, "max-epoch 2"),
+        ({"max-update": 99, "max-epoch": 3, "patience": 9}, 43, "patience 9"),
+        ({"stop-min-lr": 0.1}, 43, "stop-min-lr 0.1"),
+    ],
+)
+def test_a_training_ends_by_updates_or_epochs_not_by_entries_of_its_log(
+    train: Dict[str, float], updates: int, reason: str, tmp_path: Path
+) -> None:
+    run = RunFolder(write_run(tmp_path, "baseline"))
+    edit(run.config, lambda config: config["settings"].update(train=train))
+    valid = '{"epoch": 2, "valid_loss": "7", "valid_num_updates": "%d"}\n'
+    end = '{"epoch": 2, "train_loss": "7", "train_num_updates": "43"}\n'
+    with open(run.train_log, "a", encoding="utf-8") as log:
+        log.write("".join(valid % update for update in (41, 42)) + end)
+    found = facts(FinishedRun(run.path))
+    assert (found["updates"], found["ended-by"]) == (updates, reason)
 
 
 @pytest.mark.parametrize("card", CARDS, ids=lambda card: card.parts[-3])
