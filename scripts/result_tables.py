@@ -112,7 +112,7 @@ def costs() -> str:
         cells = [mean_of([lowest_loss(run) for run in runs], ".3f")]
         for share in (None, 1.0, float(speed) if speed else 0.0):
             found = []
-            for run in runs:
+            for run in (each for each in runs if each.seed in baselines):
                 baseline, initial = baselines[run.seed], run.training.initial
                 left = baseline.curve.updates - (0 if initial is None else initial.updates)
                 most = math.inf if share is None else share * left

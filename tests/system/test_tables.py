@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from capsnmt.cli import ConfigurationError
-from scripts import tables
+from scripts import result_tables, tables
 
 START, END = "<!-- settings: made by scripts/tables.py -->\n", "<!-- end -->\n"
 
@@ -15,6 +15,23 @@ START, END = "<!-- settings: made by scripts/tables.py -->\n", "<!-- end -->\n"
 @pytest.mark.parametrize("page", tables.PAGES, ids=lambda page: page.stem)
 def test_a_page_of_the_documentation_has_the_tables_that_the_script_makes(page: Path) -> None:
     assert tables.with_tables(page) == page.read_text("utf-8"), "run scripts/tables.py"
+
+
+def test_a_seed_without_its_baseline_has_costs_and_no_difference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = result_tables.REPO / "results" / "multi30k_lowercase"
+    here = tmp_path / "results" / kept.name
+    for row, seeds in (("baseline", (1,)), ("em_routing", (1, 2)), ("mlmha", (2,))):
+        (here / row).mkdir(parents=True)
+        for seed in seeds:
+            (here / row / f"seed-{seed}").symlink_to(kept / row / f"seed-{seed}")
+    monkeypatch.setattr(result_tables, "REPO", tmp_path)
+    cells = {line.split(" | ")[0]: line.split(" | ") for line in result_tables.costs().splitlines()}
+    assert [cells[f"| `{row}`"][1] for row in ("em_routing", "mlmha")] == ["2", "1"]
+    assert "±" in cells["| `em_routing`"][4]
+    assert "±" not in cells["| `em_routing`"][5]
+    assert not cells["| `mlmha`"][5].strip()
 
 
 def test_only_what_is_between_the_markers_is_replaced(
