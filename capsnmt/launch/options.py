@@ -151,12 +151,20 @@ def _sweep(text: str) -> Sweep:
     flag, _, listed = text.partition("=")
     flag = flag.strip().lstrip("-").replace("_", "-")
     texts = [value.strip() for value in listed.split(",")]
-    if not flag or not all(texts) or len(set(texts)) < len(texts):
+    if not flag or not all(texts) or len(set(map(_point, texts))) < len(texts):
         raise argparse.ArgumentTypeError(
             f"{shown(text)} is not a flag with different values; give them, such as "
             f"layer-capsules=1,8,64,512"
         )
     return Sweep(flag, tuple(texts))
+
+
+def _point(text: str) -> object:
+    """Return a value of a sweep as a number, if it is one: 0.1 and 1e-1 are one row."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 def _seeds(text: str) -> List[int]:

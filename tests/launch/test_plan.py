@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import List
+from typing import Callable, List
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from capsnmt.launch.__main__ import main
 from capsnmt.launch.training_step import split_update
 from capsnmt.modules import autocast
 from capsnmt.steps import Step
@@ -38,6 +39,12 @@ def test_a_sweep_takes_any_flag(plan: Launch, sweep: str, expected: List[str]) -
         assert f"/li2021_both_{flag}-{value}" in line.replace("0.001", "1e-3")
         assert words in line.replace("0.001", "1e-3")
         assert words or f"--{flag}" not in line
+
+
+def test_two_points_of_a_sweep_are_not_one_experiment(refused: Callable[..., str]) -> None:
+    row = ["--config", "wmt14_en_de/li2021_both", "--cpu", "--dry-run", "--sweep"]
+    for values in ("0.1,1e-1", "8,8.0", "8,08"):
+        assert "is not a flag with different values" in refused(main, *row, f"dropout={values}")
 
 
 def test_a_script_stops_where_a_translation_fails(tmp_path: Path) -> None:
