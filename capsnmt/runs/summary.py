@@ -77,6 +77,9 @@ def lines(summary: Summary) -> Iterator[str]:
         own = "" if summary.updates is None else f", trained for up to {summary.updates:,} more"
         initial = f"{summary.init_from} (up to {summary.initial_updates:,} updates)"
         yield f"initialised from {initial}{own}"
+    if summary.left_out_seeds:
+        others = ", ".join(map(str, summary.left_out_seeds))
+        yield f"left out, as they are of another experiment: seed(s) {others}"
     for test_set, metrics in summary.scores.items():
         texts = []
         for metric, score in metrics.items():

@@ -126,8 +126,11 @@ def _budget_and_scores(run: FinishedRun) -> Dict[str, Any]:
     settings, initial = run.settings, run.training.initial
     patience = settings.train.get("patience")
     flags = ["max-update", "max-epoch"]
-    flags += ["save-interval", "save-interval-updates"] if settings.average else []
-    flags += ["validate-interval", "validate-interval-updates"] if patience else []
+    by_validation = settings.classifies or "best" in settings.average
+    if settings.average or by_validation:
+        flags += ["save-interval", "save-interval-updates"]
+    if patience or by_validation:
+        flags += ["validate-interval", "validate-interval-updates"]
     ends = {f"train.{key}": settings.train.get(key) for key in flags}
     # D: patience ends a training, and that of its initial model, where it will
     if initial is not None and not patience:

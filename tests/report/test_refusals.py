@@ -90,5 +90,7 @@ def test_classifiers_are_different_runs_and_their_seeds_have_one_setting(
         write_result(output / "classifiers", "both", seed, 50.0, task=task)
     second = output / "classifiers/both" / (task or "") / "seed-2"
     assert f"{second} is given twice" in report(second, output / "classifiers")
+    put("config.json", "settings", "train", "validate-interval", value=2)(second)  # another best
+    assert f"{second} has train.validate-interval 2, but" in report(output / "classifiers")
     put("config.json", "settings", "train", "lr", value=0.5)(second)
     assert f"{second} has train.lr 0.5, but" in report(output / "classifiers")

@@ -284,6 +284,7 @@ def test_seeds_with_other_settings_and_unfinished_ones_are_left_out(
     add_seed(first, tmp_path, 9, 99.0, **{"save-interval-updates": 3})  # another average
     summary = summary_of(run)
     assert (summary["seeds"], summary["left-out-seeds"]) == ([1, 5, 8], [2, 3, 6, 7, 9])
+    assert next(lines(summarise(run))).endswith("seed(s) 2, 3, 6, 7, 9")
 
 
 @pytest.mark.parametrize("task", [None, "WC"])
