@@ -100,7 +100,7 @@ def parse_train_log(lines: Iterable[str]) -> LearningCurve:
     ({10: 9.0, 20: 8.5}, {20: 8.1})
     """
     curve = LearningCurve()
-    epochs = []
+    ends: Dict[int, Dict[str, float]] = {}
     for line in lines:
         try:
             entry = json.loads(line)
@@ -115,14 +115,17 @@ def parse_train_log(lines: Iterable[str]) -> LearningCurve:
         elif {"valid_loss", "valid_num_updates"} <= stats.keys():
             curve.valid[int(stats["valid_num_updates"])] = stats["valid_loss"]
         elif {"train_loss", "train_num_updates"} <= stats.keys():
+            update = int(stats["train_num_updates"])
+            curve.forget_from(update + 1)
+            ends = {other: ends[other] for other in ends if other < update}
+            ends[update] = {key.removeprefix("train_"): stats[key] for key in stats}
             if "epoch" in stats:
-                curve.epochs[int(stats["train_num_updates"])] = int(stats["epoch"])
-            epochs.append({key.removeprefix("train_"): stats[key] for key in stats})
+                curve.epochs[update] = int(stats["epoch"])
         if PEAK_MEMORY in stats:
             curve.peak_memory = max(stats[PEAK_MEMORY], curve.peak_memory or 0)
     # A training shorter than --log-interval has the means of its epochs only.
-    for epoch in epochs if not curve.train else ():
-        curve.add(epoch)
+    for stats in ends.values() if not curve.train else ():
+        curve.add(stats)
     return curve
 
 

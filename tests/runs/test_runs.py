@@ -188,6 +188,18 @@ def test_the_mean_of_an_epoch_is_a_point_where_the_training_has_no_other() -> No
     assert (curve.train, curve.valid, curve.training_seconds) == ({2: 3.0}, {2: 4.0}, 4.0)
 
 
+def test_an_epoch_that_a_kill_repeats_takes_its_time_once() -> None:
+    """Where no update is logged within an epoch."""
+    valid = '{"valid_loss": "4", "valid_num_updates": "%d"}'
+    end = '{"epoch": %d, "train_loss": "3", "train_num_updates": "%d",'
+    end += ' "train_wps": "5", "train_wpb": "10"}'
+    first, second = ([valid % update, end % (epoch, update)] for epoch, update in ((1, 9), (2, 18)))
+    whole = parse_train_log([*first, *second])
+    assert whole.training_seconds == 36
+    assert parse_train_log([*first, *second, *first, *second]) == whole
+    assert parse_train_log([*first, *second, *first]) == parse_train_log(first)
+
+
 def test_a_training_without_validation_ends_where_its_last_epoch_does() -> None:
     ends = [
         f'{{"epoch": {epoch}, "train_loss": "3", "train_num_updates": "{update}"}}'
