@@ -28,7 +28,7 @@ from capsnmt.evaluation.outputs import read_output
 from capsnmt.evaluation.scores import METRICS, MULTI_BLEU, Comparison
 from capsnmt.evaluation.significance import corrected_together
 from capsnmt.evaluation.text import TextFormat, text_format
-from capsnmt.files import atomic_writer, sha256
+from capsnmt.files import atomic_writer, replacing, sha256
 from capsnmt.runs.comparison import settings_of
 from capsnmt.runs.finished import FinishedRun
 from capsnmt.runs.learning_curve import LearningCurve, read_learning_curve
@@ -215,6 +215,15 @@ def keep_model(place: RunFolder, folder: Path) -> None:
     from capsnmt.checkpoints.load import load_trained, save_checkpoint
 
     run = FinishedRun(place.path)
+    data, beside = PreparedData(run.data), folder.parents[1] / "data"
+    manifest = data.read_manifest()
+    names = {*manifest.models.values(), *(f"bin/dict.{side}.txt" for side in manifest.languages)}
+    for name in sorted(names):
+        if (beside / name).exists() and sha256(beside / name) != sha256(data.folder / name):
+            raise ConfigurationError(
+                f"{beside / name} is of another model; keep this one in another folder, or delete "
+                f"what is kept"
+            )
     model = RunFolder(folder).model(run.config)
     trained = load_trained(run.model)
     halves: Dict[int, Any] = {}  # tied parameters stay one tensor in the file
@@ -225,12 +234,9 @@ def keep_model(place: RunFolder, folder: Path) -> None:
     trained.pop("last_optimizer_state", None)
     save_checkpoint(without_folders(trained), model)
 
-    data, beside = PreparedData(run.data), folder.parents[1] / "data"
-    manifest = data.read_manifest()
-    names = {*manifest.models.values(), *(f"bin/dict.{side}.txt" for side in manifest.languages)}
     for name in names:
-        (beside / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(data.folder / name, beside / name)
+        with replacing(beside / name) as part:
+            shutil.copyfile(data.folder / name, part)
     kept = {name: record for name, record in manifest.files.items() if name in names}
     command = shlex.join(without_folders(shlex.split(manifest.command)))
     records.write(beside / MANIFEST, replace(manifest, files=kept, command=command))
@@ -241,7 +247,7 @@ def keep_model(place: RunFolder, folder: Path) -> None:
         row=run.row,
         source=source,
         target=target,
-        tokeniser=manifest.tokenisers[source],
+        tokeniser=manifest.tokenisers.get(source, "unknown"),
         arch=run.settings.arch,
         parameters=run.parameters,
         seed=run.seed,

@@ -116,6 +116,17 @@ def test_a_finished_run_leaves_its_translations_curves_and_facts(tmp_path: Path)
         reckon(kept.parents[1], PreparedData(runs / "data"))
 
 
+def test_a_kept_model_keeps_its_words(launched: Path, tmp_path: Path) -> None:
+    keeping = ["--keep", tmp_path / "kept", "--models", "row/seed-1"]
+    for _ in range(2):
+        succeed("scripts.results", launched / "runs", *keeping)
+    dictionary = tmp_path / "kept" / "tiny" / "data" / "bin" / "dict.en.txt"
+    dictionary.write_text("of another 1\n", "utf-8")
+    other = command("scripts.results", launched / "runs", *keeping)
+    is_refusal(other.returncode, other.stderr, f"{dictionary} is of another model")
+    assert dictionary.read_text("utf-8") == "of another 1\n"
+
+
 def test_what_was_kept_in_part_is_kept_again(tmp_path: Path) -> None:
     run = RunFolder(write_run(tmp_path / "runs", "baseline"))
     kept = tmp_path / "lines" / "baseline" / "seed-1"
