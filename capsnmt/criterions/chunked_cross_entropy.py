@@ -161,7 +161,6 @@ class _Chunks:
         self.d_weight: Optional[Tensor] = None
         # allocated once: a CPU would map memory again for every chunk, a tenth of the time
         self.scores = features.new_empty(min(chunk_tokens, len(features)), words)
-        self.rows = torch.arange(len(self.scores), device=features.device)
 
     def prepare_gradients(self, like: Tensor, of_features: bool, of_weight: bool) -> None:
         """Make room for the gradients; the features' is as precise as the features themselves."""
@@ -191,8 +190,10 @@ class _Chunks:
             return
         # dL/dz without epsilon_i, which is the same for all words and needs no matrix
         d_scores, of_words = scores, (p_target - self.confidence).to(scores.dtype)
-        # a CPU would scatter them in a copy of all scores
-        d_scores[self.rows[: len(features)], target.squeeze(1)] = of_words.squeeze(1)
+        if scores.device.type == "cpu":  # it would scatter them in a copy of all scores
+            d_scores[torch.arange(len(scores), device="cpu"), target.squeeze(1)] = of_words.squeeze(1)
+        else:
+            d_scores.scatter_(1, target, of_words)
         if self.d_features is not None:
             d_features = d_scores @ self.weight - self.smoothing * self.sum_of_words
             self.d_features[tokens] = (d_features * real).to(self.d_features.dtype)
