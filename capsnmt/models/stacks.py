@@ -49,8 +49,10 @@ def attention_masks(encoded: Dict[str, List[Tensor]]) -> List[Tensor]:
     padding, such as of another's encoder or with more that is hidden, the padding itself.
     """
     padding, masks = encoded["encoder_padding_mask"], encoded.get("attention_mask", [])
-    known = masks and padding and masks[-1] is padding[0]
-    return masks[:-1] if known else padding
+    if not (masks and padding and masks[-1] is padding[0]):
+        return padding
+    written = not (is_traced() or padding[0].is_inference()) and padding[0]._version > 0
+    return padding if written else masks[:-1]
 
 
 def run_layer(

@@ -159,12 +159,14 @@ def test_the_decoder_does_not_read_what_a_users_encoder_hides(lengths: Sequence[
     for model in (build(PLAIN), stock()):
         encoded = model.encoder(**encoder_input(source))
         (padding,) = encoded["encoder_padding_mask"]
-        for hidden in (padding, padding | torch.arange(padding.size(1)).eq(4)):
-            own = {**encoded, "encoder_padding_mask": [hidden]}
+        last = torch.arange(padding.size(1)).eq(4)
+        for hide in (lambda mask, _: mask, torch.logical_or, torch.Tensor.logical_or_):
+            own = {**encoded, "encoder_padding_mask": [hide(padding, last)]}
             turned = model.encoder.reorder_encoder_out(own, order)
             found += [model.decoder(given, each)[0] for each in (own, turned)]
     assert not torch.allclose(found[0], found[2], atol=1e-2)
-    torch.testing.assert_close(found[:4], found[4:], atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(found[:6], found[6:], atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(found[2:4], found[4:6])
 
 
 def without_epsilon(model: torch.nn.Module) -> torch.nn.Module:
