@@ -191,7 +191,9 @@ class _Chunks:
         # dL/dz without epsilon_i, which is the same for all words and needs no matrix
         d_scores, of_words = scores, (p_target - self.confidence).to(scores.dtype)
         if scores.device.type == "cpu":  # it would scatter them in a copy of all scores
-            d_scores[torch.arange(len(scores), device="cpu"), target.squeeze(1)] = of_words.squeeze(1)
+            d_scores[torch.arange(len(scores), device="cpu"), target.squeeze(1)] = of_words.squeeze(
+                1
+            )
         else:
             d_scores.scatter_(1, target, of_words)
         if self.d_features is not None:

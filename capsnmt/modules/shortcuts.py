@@ -43,7 +43,8 @@ def softmax_(scores: Tensor, words: Tensor) -> Tensor:
     Return the negative log-probabilities ``[n, 1]`` of words ``[n, 1]``, in fp32 or better.
     """
     precise = torch.promote_types(scores.dtype, torch.float32)
-    log_probs = torch.log_softmax(scores, dim=-1, dtype=precise)
+    log_probs = torch.empty_like(scores, dtype=precise)
+    torch.log_softmax(scores, dim=-1, dtype=precise, out=log_probs)
     nll = -log_probs.gather(1, words)
     if scores.device.type == "cpu" and scores.dtype != precise:
         scores.copy_(log_probs.exp_())  # faster there than to round numbers as they are written

@@ -37,6 +37,7 @@ SYSTEMS = {
     "dense connections": "pagliardini2024_dense",
     "multi-layer attention": "mlmha",
     "a wider baseline with EM routing's parameters": "baseline_wider",
+    "EM routing without agreement": "em_routing_uniform",
     "inverted routing of heads": "tsai2020_inverted",
     "attention residuals": "chen2026_attention_residuals",
 }

@@ -293,9 +293,9 @@ def loaded(model: nn.Module) -> None:
 def replaced(model: nn.Module) -> None:
     """Until a matrix lies where the one of the last translation lay, whose memory is free."""
     for parameter in model.parameters():
-        start = parameter.data_ptr()
+        start, factor = parameter.data_ptr(), 1.1
         for _ in range(20):
-            parameter.data = parameter.data.clone().mul_(1.1)
+            parameter.data, factor = parameter.data.clone().mul_(factor), 1
             if parameter.data_ptr() == start:
                 break
 
