@@ -191,9 +191,8 @@ class _Chunks:
         # dL/dz without epsilon_i, which is the same for all words and needs no matrix
         d_scores, of_words = scores, (p_target - self.confidence).to(scores.dtype)
         if scores.device.type == "cpu":  # it would scatter them in a copy of all scores
-            d_scores[torch.arange(len(scores), device="cpu"), target.squeeze(1)] = of_words.squeeze(
-                1
-            )
+            rows = torch.arange(len(scores), device="cpu").unsqueeze(1)
+            d_scores[rows, target] = of_words
         else:
             d_scores.scatter_(1, target, of_words)
         if self.d_features is not None:
