@@ -313,7 +313,8 @@ class Preparation:
             text = left.pop(first)[:2]
             for split, (count, total) in cleaning.count_known(text, left).items():
                 if count:
-                    known.update({split: count} if first == "train" else {})
+                    if first == "train":
+                        known[split] = count
                     say(f"  WARNING: {count:,} of {total:,} pairs of {split} are in {first} too")
         return known
 

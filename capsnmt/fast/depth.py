@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-import functools
-from typing import Any, Optional, Sequence
+from typing import Optional, Sequence
 
 import torch
 from torch import Tensor
 
 from capsnmt.fast.cpp import build
 from capsnmt.routing.tracing import is_followed
-
-
-@functools.cache
-def kernel() -> Any:
-    """Return the kernel. It takes an array of addresses, integers and addresses."""
-    function = build.library("depth").mixture
-    function.argtypes, function.restype = [ctypes.c_void_p, *[ctypes.c_int64] * 7], None
-    return function
 
 
 def mixture(query: Tensor, values: Sequence[Tensor]) -> Optional[Tensor]:
@@ -37,7 +28,7 @@ def mixture(query: Tensor, values: Sequence[Tensor]) -> Optional[Tensor]:
     rows = output.numel() // max(1, size)
     scores = output.new_empty(rows, len(values))
     addresses = (ctypes.c_void_p * len(values))(*(x.data_ptr() for x in values))
-    kernel()(
+    build.kernel("depth", "mixture", ctypes.c_void_p, integers=7)(
         *(addresses, len(values), query.data_ptr(), rows, size),
         *(scores.data_ptr(), output.data_ptr(), torch.get_num_threads()),
     )

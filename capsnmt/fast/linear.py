@@ -39,8 +39,7 @@ class PreparedLinear(nn.Linear):
             count_update()  # a training, of which not every way to write parameters tells
             return F.linear(x, weight, bias)
         known = weight.device.type == x.device.type == "cpu" and weight.dtype in PRECISIONS
-        counts = torch._C._len_torch_dispatch_stack() > 0  # FlopCounterMode knows no oneDNN
-        if not known or counts or is_followed((x, weight, bias)) or not has_onednn():
+        if not known or is_followed((x, weight, bias)) or not has_onednn():
             return F.linear(x, weight, bias)
         size = weight.numel()
         if size >= LARGE:

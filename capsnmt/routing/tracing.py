@@ -9,9 +9,8 @@ from torch import Tensor, nn
 from torch.autograd import forward_ad
 
 # private to torch; every call of an operator asks them
-_transforms, _mode = torch._C._are_functorch_transforms_active, torch._C._get_dispatch_mode
+_transforms, _modes = torch._C._are_functorch_transforms_active, torch._C._len_torch_dispatch_stack
 _wraps, _has_memory = torch._C._functorch.is_functorch_wrapped_tensor, torch._C._has_storage
-_PROXY, _FAKE = torch._C._TorchDispatchModeKey.PROXY, torch._C._TorchDispatchModeKey.FAKE
 _PLAIN = (Tensor, nn.Parameter)
 
 
@@ -39,16 +38,16 @@ def is_followed(tensors: Sequence[Optional[Tensor]]) -> bool:
     """Return whether torch must see each operation on tensors: nothing may take its place.
 
     It is so while torch records them (:func:`is_traced`), in ``torch.func``, such as ``vmap``, in
-    batches of gradients, forward differentiation and ``make_fx``, and for tensors that have no
-    memory, such as fake ones, or a class of their own.
+    batches of gradients and forward differentiation, in any mode that sees operations, such as that
+    of ``make_fx`` or ``FlopCounterMode``, and for tensors that have no memory, such as fake ones,
+    or a class of their own.
     """
     if is_traced():
         return True
     return (
         forward_ad._current_level >= 0
         or _transforms()
-        or _mode(_PROXY) is not None
-        or _mode(_FAKE) is not None
+        or _modes() > 0
         or any(
             type(x) not in _PLAIN or _wraps(x) or not _has_memory(x)
             for x in tensors

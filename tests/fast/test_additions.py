@@ -21,9 +21,10 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils.flop_counter import FlopCounterMode
 
 from capsnmt import routing
+from capsnmt.fast.cpp import build
 from capsnmt.fast.linear import PreparedLinear
 from capsnmt.fast.triton import launch
-from capsnmt.modules import Attention, CapsuleAttention, HeadRouting, LayerRouting
+from capsnmt.modules import Attention, CapsuleAttention, HeadRouting, LayerRouting, shortcuts
 from capsnmt.modules.algorithms import OF_HEADS, OF_LAYERS
 from capsnmt.modules.dropout import Dropout
 from capsnmt.modules.layer_aggregation import (
@@ -37,7 +38,7 @@ from capsnmt.routing import simple
 from tests.fast.test_generator import SOURCES, TRANSLATION, prepared, scores_of
 from tests.models.test_search import assert_same_hypotheses
 from tests.routing.operators import random
-from tests.support import encoder_input, parse
+from tests.support import NORM, encoder_input, parse
 
 D, LAYERS = 8, 3
 SOURCE = encoder_input(SOURCES)
@@ -48,14 +49,19 @@ OPERATORS = [
 ]
 
 
+PLAIN_SHORTCUTS = shortcuts.Shortcuts(
+    F.dropout, lambda q, k: True, shortcuts.attend, shortcuts.softmax_, shortcuts.unmixed
+)
+
+
 @contextlib.contextmanager
 def plain_torch() -> Iterator[None]:
     """Everything that has been added is taken away; torch's fused attention has no jvp."""
     with pytest.MonkeyPatch.context() as patch:
         for operator in OPERATORS:
             patch.setattr(operator, "kernels", [])
-        patch.setattr(SHORTCUTS, "dropout", F.dropout)
-        patch.setattr(SHORTCUTS, "products_are_faster", lambda q, k: True)
+        for name, function in vars(PLAIN_SHORTCUTS).items():
+            patch.setattr(SHORTCUTS, name, function)
         patch.setattr(PreparedLinear, "forward", nn.Linear.forward)
         yield
 
@@ -328,6 +334,21 @@ def test_a_prepared_model_that_changes_translates_as_one_that_is_new(change: str
     torch.testing.assert_close(scores_of(ours, model), expected, rtol=0, atol=0.02)
     with torch.no_grad():
         torch.testing.assert_close(scores_of(fairseqs, model), expected, rtol=0, atol=0.02)
+
+
+def test_the_products_of_a_search_are_counted_as_without_kernels(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of attention to slots, and of values over depth."""
+    flags = ("--layer-aggregation=attention-residuals", *NORM)
+    counts = []
+    for built in (build.is_built, lambda name: False):
+        monkeypatch.setattr(build, "is_built", built)
+        model = prepared(*flags, dtype=torch.float32)
+        with FlopCounterMode(display=False) as counter:
+            scores_of(FairseqTask.build_generator, model)
+        counts.append(counter.get_total_flops())
+    assert counts[0] == counts[1] > 0
 
 
 def test_another_default_device_changes_no_translation() -> None:

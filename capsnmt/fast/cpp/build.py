@@ -15,11 +15,14 @@ import subprocess
 import tempfile
 import warnings
 from pathlib import Path
-from typing import Optional, Sequence
+from typing import Any, Optional, Sequence
+
+import torch
 
 from capsnmt.routing.backend import NO_COMPILER, compiler
 
 HERE = Path(__file__).parent
+PRECISIONS = (torch.float32, torch.bfloat16)  # that the kernels of a chunk or a step read
 
 # -ffast-math is not among them: it folds the exponential's rounding away. Nor is a number tested
 # for -0, errno or a trap. Without contraction to fused operations the loops are 30 % slower.
@@ -76,6 +79,17 @@ def library(name: str = "routing") -> ctypes.CDLL:
                 os.fsync(file.fileno())  # after a crash it is whole, or not there
             os.replace(fresh, built)
     return ctypes.CDLL(str(built))
+
+
+@functools.cache
+def kernel(library_name: str, name: str, *types: Any, integers: int) -> Any:
+    """Return a function of a library, whose arguments are of these types, then integers.
+
+    Integers are 64 bits wide, and so are addresses.
+    """
+    function = getattr(library(library_name), name)
+    function.argtypes = [*types, *[ctypes.c_int64] * integers]
+    return function
 
 
 def run(command: Sequence[str]) -> str:

@@ -29,7 +29,7 @@ INLINE float score_of(const float* x, const float* query, long size) {
 
 // output[row] = sum_i p_i values[i][row], p = softmax_i(query . values[i][row] / RMS(values[i][row])):
 // `count` tensors [rows, size]; `scores` [rows, count] is room for the weights.
-extern "C" void mixture(const float* const* values, int64_t count, const float* query, int64_t rows,
+extern "C" int mixture(const float* const* values, int64_t count, const float* query, int64_t rows,
                         int64_t size, float* scores, float* output, int64_t threads) {
 #pragma omp parallel for num_threads(threads) if (threads > 1)
     for (long row = 0; row < rows; ++row) {
@@ -51,4 +51,5 @@ extern "C" void mixture(const float* const* values, int64_t count, const float* 
             out[d] = mean * part;
         }
     }
+    return 0;
 }

@@ -32,10 +32,11 @@ void softmax_of(T* scores, const int64_t* words, long rows, long size, float* nl
 
 // Put the softmax of each row of `scores` [rows, size], fp32 or bf16, in its place; `nll` gets the
 // negative log-probability of the row's word.
-extern "C" void softmax(void* scores, const int64_t* words, int64_t rows, int64_t size,
+extern "C" int softmax(void* scores, const int64_t* words, int64_t rows, int64_t size,
                         int64_t bf16, float* nll, int64_t threads) {
     if (bf16)
         softmax_of(static_cast<uint16_t*>(scores), words, rows, size, nll, threads);
     else
         softmax_of(static_cast<float*>(scores), words, rows, size, nll, threads);
+    return 0;
 }

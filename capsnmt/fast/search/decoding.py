@@ -6,8 +6,7 @@
 from __future__ import annotations
 
 import ctypes
-import functools
-from typing import Any, Optional, Tuple
+from typing import Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -15,17 +14,6 @@ from torch import Tensor
 from capsnmt.fast.cpp import build
 from capsnmt.modules import shortcuts
 from capsnmt.routing.tracing import is_followed
-
-PRECISIONS = (torch.float32, torch.bfloat16)  # that the kernels read
-
-
-@functools.cache
-def kernel(name: str) -> Any:
-    """Return a kernel. It takes integers and addresses, and attention a fraction first."""
-    function = getattr(build.library("decoding"), name)
-    scale = {"choose": (), "attend": (ctypes.c_double,)}[name]
-    function.argtypes = [*scale, *[ctypes.c_int64] * {"choose": 15, "attend": 23}[name]]
-    return function
 
 
 def choose(
@@ -43,13 +31,13 @@ def choose(
     """
     sentences, beam = totals.shape
     size = logits.size(-1)
-    own = logits.dtype in PRECISIONS and not is_followed([logits, totals])
+    own = logits.dtype in build.PRECISIONS and not is_followed([logits, totals])
     if own and build.is_built("decoding"):
         scores = totals.new_empty(sentences, k)
         words = torch.empty(sentences, k, dtype=torch.long, device="cpu")
         beams = torch.empty_like(words)
         logits, totals = logits.contiguous(), totals.contiguous()
-        kernel("choose")(
+        build.kernel("decoding", "choose", integers=15)(
             *(logits.data_ptr(), totals.data_ptr(), sentences, beam, size, k, pad, never, only),
             *(
                 normal,
@@ -81,7 +69,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], scale: float
     """
     tensors = (q, k, v) if mask is None else (q, k, v, mask)
     own = all(x.device.type == "cpu" for x in tensors) and not is_followed(tensors)
-    of_kernel = q.dtype in PRECISIONS and q.dtype == k.dtype == v.dtype
+    of_kernel = q.dtype in build.PRECISIONS and q.dtype == k.dtype == v.dtype
     if not own or not of_kernel or not build.is_built("decoding"):
         return shortcuts.attend(q, k, v, mask, scale)
     if mask is not None:
@@ -91,7 +79,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], scale: float
     v = v.expand(sentences, heads, k.size(2), -1)
     q, k, v = (x if x.stride(-1) == 1 else x.contiguous() for x in (q, k, v))
     output = q.new_empty(sentences, rows, heads, v.size(-1), dtype=torch.float32)
-    if kernel("attend")(
+    if build.kernel("decoding", "attend", ctypes.c_double, integers=23)(
         *(scale, q.data_ptr(), k.data_ptr(), v.data_ptr(), 0 if mask is None else mask.data_ptr()),
         *(0 if mask is None else mask.size(1), sentences, heads, rows, k.size(2), width),
         *(v.size(-1), *q.stride()[:3], *k.stride()[:3], *v.stride()[:3]),
