@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import weakref
 from argparse import Namespace
 from types import SimpleNamespace
 from typing import Any, Callable, Dict, Iterator
@@ -21,6 +22,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils.flop_counter import FlopCounterMode
 
 from capsnmt import routing
+from capsnmt.fast.adam import has_fused_kernel
 from capsnmt.fast.cpp import build
 from capsnmt.fast.linear import PreparedLinear
 from capsnmt.fast.triton import launch
@@ -297,17 +299,13 @@ def loaded(model: nn.Module) -> None:
 
 
 def replaced(model: nn.Module) -> None:
-    """Until a matrix lies where the one of the last translation lay, whose memory is free."""
     for parameter in model.parameters():
-        start, factor = parameter.data_ptr(), 1.1
-        for _ in range(20):
-            parameter.data, factor = parameter.data.clone().mul_(factor), 1
-            if parameter.data_ptr() == start:
-                break
+        parameter.data = 1.1 * parameter.data
 
 
 def torchs(model: nn.Module) -> None:
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.02, fused=True)
+    fused = has_fused_kernel(torch.device("cpu"))  # torch >= 2.3
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.02, fused=fused)
     for parameter in model.parameters():
         parameter.grad = torch.ones_like(parameter)
     optimizer.step()
@@ -334,6 +332,19 @@ def test_a_prepared_model_that_changes_translates_as_one_that_is_new(change: str
     torch.testing.assert_close(scores_of(ours, model), expected, rtol=0, atol=0.02)
     with torch.no_grad():
         torch.testing.assert_close(scores_of(fairseqs, model), expected, rtol=0, atol=0.02)
+
+
+def test_nothing_gets_the_memory_of_a_packed_matrix_while_it_is_known() -> None:
+    """Whatever else lay there would be taken for it."""
+    module, freed = prepared_linear(), []
+    weight = module[1].weight
+    with torch.no_grad():
+        module(X[0])
+        weakref.finalize(weight.untyped_storage(), freed.append, True)
+        weight.data = 1.1 * weight.data
+        assert not freed
+        module(X[0])  # packs the other one
+    assert freed
 
 
 def test_the_products_of_a_search_are_counted_as_without_kernels(
