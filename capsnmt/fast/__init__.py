@@ -2,7 +2,7 @@
 
 Nothing imports this package but :mod:`capsnmt.plugin`. It is an addition: it registers kernels of
 the operators, shortcuts of the modules, and a search and linear maps of the models. Every one of
-them asks :func:`capsnmt.routing.tracing.is_followed` first, and leaves to torch what torch must
+them asks :func:`capsnmt.routing.tracing.is_watched` first, and leaves to torch what torch must
 see. With ``CAPSNMT_FAST=0`` in the environment nothing is registered.
 """
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from capsnmt.fast.cpp import build
-from capsnmt.routing.tracing import is_followed
+from capsnmt.routing.tracing import is_watched
 
 
 def mixture(query: Tensor, values: Sequence[Tensor]) -> Optional[Tensor]:
@@ -21,7 +21,7 @@ def mixture(query: Tensor, values: Sequence[Tensor]) -> Optional[Tensor]:
     own = all(x.device.type == "cpu" and x.dtype == torch.float32 for x in every)
     own = own and query.shape == values[0].shape[-1:] and len({x.shape for x in values}) == 1
     trained = torch.is_grad_enabled() and any(x.requires_grad for x in every)
-    if not own or trained or is_followed(every) or not build.is_built("depth"):
+    if not own or trained or is_watched(every) or not build.is_built("depth"):
         return None
     query, *values = (x.contiguous() for x in every)
     output, size = torch.empty_like(values[0]), query.numel()

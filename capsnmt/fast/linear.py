@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from capsnmt.fast.derived import Sources, count_update
-from capsnmt.routing.tracing import is_followed
+from capsnmt.routing.tracing import is_watched
 
 PRECISIONS = (torch.float32, torch.bfloat16)
 LARGE = 2**18
@@ -39,7 +39,7 @@ class PreparedLinear(nn.Linear):
             count_update()  # a training, of which not every way to write parameters tells
             return F.linear(x, weight, bias)
         known = weight.device.type == x.device.type == "cpu" and weight.dtype in PRECISIONS
-        if not known or is_followed((x, weight, bias)) or not has_onednn():
+        if not known or is_watched((x, weight, bias)) or not has_onednn():
             return F.linear(x, weight, bias)
         size = weight.numel()
         if size >= LARGE:

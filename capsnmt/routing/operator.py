@@ -28,7 +28,7 @@ from .checks import check_iterations
 from .inputs_kept import keep_inputs
 from .numerics import compute_dtype, rounded, without_autocast
 from .recording import append_record, is_recording
-from .tracing import is_followed, is_traced
+from .tracing import is_traced, is_watched
 
 COMPILE_MINIMUM = 2**20
 """Smallest number of votes for which ``auto`` compiles (1,024 tokens x 8 x 128).
@@ -126,7 +126,7 @@ class Operator:
         """
         votes = cast(Tensor, tensors[0])
         kind = votes.device.type, votes.dtype, votes.shape[1:]
-        for kernel in [] if is_followed(tensors) else self.kernels:
+        for kernel in [] if is_watched(tensors) else self.kernels:
             if allows(backend, kernel) and kernel.routes(*kind):
                 return keep_inputs(kernel.forward, tensors, options, kernel.backward, self.precise)
         on_cpu = votes.device.type == "cpu"

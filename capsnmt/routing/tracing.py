@@ -10,6 +10,7 @@ from torch.autograd import forward_ad
 
 # private to torch; every call of an operator asks them
 _transforms, _modes = torch._C._are_functorch_transforms_active, torch._C._len_torch_dispatch_stack
+_mode, _keys = torch._C._get_dispatch_mode, torch._C._TorchDispatchModeKey
 _wraps, _has_memory = torch._C._functorch.is_functorch_wrapped_tensor, torch._C._has_storage
 _PLAIN = (Tensor, nn.Parameter)
 
@@ -35,22 +36,30 @@ def is_compiled() -> bool:
 
 
 def is_followed(tensors: Sequence[Optional[Tensor]]) -> bool:
-    """Return whether torch must see each operation on tensors: nothing may take its place.
+    """Return whether torch must derive from each operation on tensors, and know how by itself.
 
     It is so while torch records them (:func:`is_traced`), in ``torch.func``, such as ``vmap``, in
-    batches of gradients and forward differentiation, in any mode that sees operations, such as that
-    of ``make_fx`` or ``FlopCounterMode``, and for tensors that have no memory, such as fake ones,
-    or a class of their own.
+    batches of gradients, forward differentiation and ``make_fx``, and for tensors that have no
+    memory, such as fake ones, or a class of their own.
     """
     if is_traced():
         return True
     return (
         forward_ad._current_level >= 0
         or _transforms()
-        or _modes() > 0
+        or _mode(_keys.PROXY) is not None
+        or _mode(_keys.FAKE) is not None
         or any(
             type(x) not in _PLAIN or _wraps(x) or not _has_memory(x)
             for x in tensors
             if x is not None
         )
     )
+
+
+def is_watched(tensors: Sequence[Optional[Tensor]]) -> bool:
+    """Return whether torch must see each operation on tensors: no kernel may take its place.
+
+    Beside :func:`is_followed` it is so in any mode of torch, such as ``FlopCounterMode``.
+    """
+    return _modes() > 0 or is_followed(tensors)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from capsnmt.fast.cpp import build
 from capsnmt.modules import shortcuts
-from capsnmt.routing.tracing import is_followed
+from capsnmt.routing.tracing import is_watched
 
 
 def choose(
@@ -31,7 +31,7 @@ def choose(
     """
     sentences, beam = totals.shape
     size = logits.size(-1)
-    own = logits.dtype in build.PRECISIONS and not is_followed([logits, totals])
+    own = logits.dtype in build.PRECISIONS and not is_watched([logits, totals])
     if own and build.is_built("decoding"):
         scores = totals.new_empty(sentences, k)
         words = torch.empty(sentences, k, dtype=torch.long, device="cpu")
@@ -68,7 +68,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], scale: float
     The kernel reads only the slots that a hypothesis sees.
     """
     tensors = (q, k, v) if mask is None else (q, k, v, mask)
-    own = all(x.device.type == "cpu" for x in tensors) and not is_followed(tensors)
+    own = all(x.device.type == "cpu" for x in tensors) and not is_watched(tensors)
     of_kernel = q.dtype in build.PRECISIONS and q.dtype == k.dtype == v.dtype
     if not own or not of_kernel or not build.is_built("decoding"):
         return shortcuts.attend(q, k, v, mask, scale)
