@@ -148,11 +148,11 @@ def check_values(args: Any, *groups: Any) -> None:
     """Raise unless every switch has a value that it may have."""
     for name, each in declared(*groups).items():
         value = safe_getattr(args, name)
-        if value == each.default:
-            continue
         allowed, kind = "", type(each.default)
-        if kind in TYPES and type(value) not in TYPES[kind][1]:
+        if kind in TYPES and type(value) not in TYPES[kind][1]:  # 3.0 is equal to 3
             allowed = f"give {TYPES[kind][0]}"
+        elif value == each.default:
+            continue
         elif each.choices and value not in each.choices:
             allowed = f"choose from {', '.join(each.choices)}"
         elif each.words:

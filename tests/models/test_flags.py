@@ -259,7 +259,10 @@ WRONG: Dict[type, Sequence[object]] = {
 
 @pytest.mark.parametrize("name", defaults())
 def test_a_value_of_another_type_is_refused(name: str) -> None:
-    for value in WRONG.get(type(defaults()[name]), ()):
+    """Also one that is equal to the default."""
+    default = defaults()[name]
+    equal = [float(default)] if isinstance(default, int) else []
+    for value in [*WRONG.get(type(default), ()), *equal]:
         args = argparse.Namespace(**{**vars(parse(PLAIN, *SMALL)), name: value})
         with pytest.raises(ConfigurationError, match=f"^{flag(name)} [^\n]*$"):
             CapsnmtTransformer.build_model(args, TASK)
