@@ -26,7 +26,7 @@ from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
 import capsnmt.plugin
 from capsnmt.criterions.chunked_cross_entropy import MULTIPLE
-from capsnmt.fast.search.generator import Generator
+from capsnmt.fast.generator import Generator
 from capsnmt.models import SIZES, CapsnmtTransformer
 from capsnmt.models.layers import FAST_PATH_COPIES
 from capsnmt.modules.head_aggregation import HEAD_AGGREGATIONS, HeadRouting

@@ -21,9 +21,8 @@ def install() -> None:
     """Add what needs torch alone: the kernels, and the shortcuts of the modules and the loss."""
     if os.environ.get(SWITCH) == "0":
         return
-    from capsnmt.fast import attention, depth, dropout, softmax
-    from capsnmt.fast.cpp import routing
-    from capsnmt.fast.search import decoding
+    from capsnmt.fast import attention, dropout
+    from capsnmt.fast.cpp import operations, routing
     from capsnmt.fast.triton import launch
     from capsnmt.modules.shortcuts import SHORTCUTS
 
@@ -32,9 +31,9 @@ def install() -> None:
         operator.add(kernel)
     SHORTCUTS.dropout = dropout.dropout
     SHORTCUTS.products_are_faster = attention.products_are_faster
-    SHORTCUTS.attend_to_slots = decoding.attend
-    SHORTCUTS.softmax_ = softmax.softmax_
-    SHORTCUTS.mix_over_depth = depth.mixture
+    SHORTCUTS.attend_to_slots = operations.attend
+    SHORTCUTS.softmax_ = operations.softmax_
+    SHORTCUTS.mix_over_depth = operations.mix_over_depth
 
 
 @functools.cache
@@ -43,10 +42,12 @@ def install_in_host() -> None:
     install()
     if os.environ.get(SWITCH) == "0":
         return
-    from capsnmt.fast import derived, linear
-    from capsnmt.fast.search.generator import generate_faster
+    from torch.optim.optimizer import register_optimizer_step_post_hook
+
+    from capsnmt.fast import linear
+    from capsnmt.fast.generator import generate_faster
     from capsnmt.models.inference import PREPARATIONS
 
-    derived.count_updates_of_optimizers()
+    register_optimizer_step_post_hook(linear.count_update)
     PREPARATIONS.append(linear.prepare)
     generate_faster()

@@ -9,7 +9,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from capsnmt.fast.derived import Sources, count_update
 from capsnmt.routing.tracing import is_watched
 
 PRECISIONS = (torch.float32, torch.bfloat16)
@@ -20,6 +19,39 @@ FEW = 2**20
 ROWS = 320
 """Rows of a step of decoding for which matrices are packed: any number works."""
 
+_updates = 0  # of parameters in this process
+
+
+def count_update(*_: Any) -> None:
+    """Note that parameters may have got other numbers, of which their versions do not tell.
+
+    Every step of every optimizer does: torch's fused ones, and ``.data``, raise no version.
+    """
+    global _updates
+    _updates += 1
+
+
+class Packed:
+    """A matrix as oneDNN reads it fastest, packed of a weight.
+
+    The weight and its memory are held: nothing else can get the address of one of them.
+    """
+
+    def __init__(self, weight: Tensor) -> None:
+        self.weight, self.memory = weight, weight.detach()  # also after .data has changed
+        self.state = state_of(weight)
+        self.matrix = torch.ops.mkldnn._reorder_linear_weight(weight.detach().contiguous(), ROWS)
+
+    def is_of(self, weight: Tensor) -> bool:
+        """Return whether this is the weight, with the same numbers."""
+        return self.weight is weight and self.state == state_of(weight)
+
+
+def state_of(weight: Tensor) -> Tuple[int, torch.dtype, int, int]:
+    """Return what changes when a weight gets other numbers."""
+    version = -1 if weight.is_inference() else weight._version
+    return weight.data_ptr(), weight.dtype, version, _updates
+
 
 class PreparedLinear(nn.Linear):
     """A linear map of a model that only decodes.
@@ -29,7 +61,7 @@ class PreparedLinear(nn.Linear):
     operation, it is ``nn.Linear``. A matrix is packed again after whatever may have changed it.
     """
 
-    packed: Optional[Tuple[Sources, Tensor]] = None
+    packed: Optional[Packed] = None
 
     def forward(self, x: Tensor) -> Tensor:
         """Map rows ``[..., in]`` to ``[..., out]``, in the precision of the weights."""
@@ -43,20 +75,13 @@ class PreparedLinear(nn.Linear):
             return F.linear(x, weight, bias)
         size = weight.numel()
         if size >= LARGE:
-            weight = self.packed_weight()
+            packed = self.packed
+            if packed is None or not packed.is_of(weight):
+                packed = self.packed = Packed(weight)
+            weight = packed.matrix
         elif x.numel() // x.size(-1) * size < FEW:
             return F.linear(x, weight, bias)
         return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
-
-    def packed_weight(self) -> Tensor:
-        """Return the matrix as oneDNN reads it fastest, packed once for its numbers."""
-        packed = self.packed
-        if packed is None or not packed[0].are([self.weight]):
-            sources = Sources([self.weight])
-            matrix = self.weight.detach().contiguous()
-            packed = sources, torch.ops.mkldnn._reorder_linear_weight(matrix, ROWS)
-            self.packed = packed
-        return packed[1]
 
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
         """Load parameters, which may have no version."""

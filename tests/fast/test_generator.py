@@ -19,7 +19,7 @@ from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from fairseq.token_generation_constraints import pack_constraints
 from torch.nn.modules.module import register_module_forward_hook
 
-from capsnmt.fast.search.generator import Generator
+from capsnmt.fast.generator import Generator
 from capsnmt.models.decoder import TransformerDecoder
 from capsnmt.models.encoder import TransformerEncoder
 from capsnmt.models.layers import HostLayer, TransformerDecoderLayer

@@ -1,19 +1,64 @@
-"""What a step of beam search on a CPU does beside its linear maps.
+"""What C++ computes in place of torch's operations: of the loss, a search, values over depth.
 
-``decoding.cpp`` computes it. Without a compiler, and in fp64, torch does the same.
+Without a compiler, in other precisions, and where torch must see each operation, torch does the
+same.
 """
 
 from __future__ import annotations
 
 import ctypes
-from typing import Optional, Tuple
+from typing import Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
 
-from capsnmt.fast.cpp import build
 from capsnmt.modules import shortcuts
 from capsnmt.routing.tracing import is_watched
+
+from . import build
+
+
+def runs(library: str, reads: bool, *tensors: Tensor) -> bool:
+    """Return whether a library takes a call that it ``reads``: of tensors of a CPU, unwatched."""
+    own = reads and all(x.device.type == "cpu" for x in tensors) and not is_watched(tensors)
+    return own and build.is_built(library)
+
+
+def softmax_(scores: Tensor, words: Tensor) -> Tensor:
+    """Put the softmax in place of scores: :func:`capsnmt.modules.shortcuts.softmax_`."""
+    reads = scores.dtype in build.PRECISIONS and scores.is_contiguous() and not scores.requires_grad
+    if not runs("loss", reads, scores, words):
+        return shortcuts.softmax_(scores, words)
+    nll = scores.new_empty(words.shape, dtype=torch.float32)
+    words = words.contiguous()
+    build.kernel("loss", "softmax", integers=7)(
+        *(scores.data_ptr(), words.data_ptr(), *scores.shape, scores.dtype == torch.bfloat16),
+        *(nll.data_ptr(), torch.get_num_threads()),
+    )
+    return nll
+
+
+def mix_over_depth(query: Tensor, values: Sequence[Tensor]) -> Optional[Tensor]:
+    """Return ``depth_mixture`` of a query ``[d]`` and values ``[.., d]``, or None: torch's is due.
+
+    It is so in other precisions than fp32, and where autograd follows.
+    """
+    every = (query, *values)
+    trained = torch.is_grad_enabled() and any(x.requires_grad for x in every)
+    own = all(x.dtype == torch.float32 for x in every) and not trained
+    own = own and query.shape == values[0].shape[-1:] and len({x.shape for x in values}) == 1
+    if not runs("depth", own, *every):
+        return None
+    query, *values = (x.contiguous() for x in every)
+    output, size = torch.empty_like(values[0]), query.numel()
+    rows = output.numel() // max(1, size)
+    scores = output.new_empty(rows, len(values))
+    addresses = (ctypes.c_void_p * len(values))(*(x.data_ptr() for x in values))
+    build.kernel("depth", "mixture", ctypes.c_void_p, integers=7)(
+        *(addresses, len(values), query.data_ptr(), rows, size),
+        *(scores.data_ptr(), output.data_ptr(), torch.get_num_threads()),
+    )
+    return output
 
 
 def choose(
@@ -31,22 +76,15 @@ def choose(
     """
     sentences, beam = totals.shape
     size = logits.size(-1)
-    own = logits.dtype in build.PRECISIONS and not is_watched([logits, totals])
-    if own and build.is_built("decoding"):
+    if runs("decoding", logits.dtype in build.PRECISIONS, logits, totals):
         scores = totals.new_empty(sentences, k)
         words = torch.empty(sentences, k, dtype=torch.long, device="cpu")
         beams = torch.empty_like(words)
         logits, totals = logits.contiguous(), totals.contiguous()
         build.kernel("decoding", "choose", integers=15)(
             *(logits.data_ptr(), totals.data_ptr(), sentences, beam, size, k, pad, never, only),
-            *(
-                normal,
-                logits.dtype == torch.bfloat16,
-                scores.data_ptr(),
-                words.data_ptr(),
-                beams.data_ptr(),
-                torch.get_num_threads(),
-            ),
+            *(normal, logits.dtype == torch.bfloat16, scores.data_ptr(), words.data_ptr()),
+            *(beams.data_ptr(), torch.get_num_threads()),
         )
         return scores, words, beams
     logits = logits if logits.dtype == torch.float64 else logits.float()
@@ -68,9 +106,9 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], scale: float
     The kernel reads only the slots that a hypothesis sees.
     """
     tensors = (q, k, v) if mask is None else (q, k, v, mask)
-    own = all(x.device.type == "cpu" for x in tensors) and not is_watched(tensors)
-    of_kernel = q.dtype in build.PRECISIONS and q.dtype == k.dtype == v.dtype
-    if not own or not of_kernel or not build.is_built("decoding"):
+    if not runs(
+        "decoding", q.dtype in build.PRECISIONS and q.dtype == k.dtype == v.dtype, *tensors
+    ):
         return shortcuts.attend(q, k, v, mask, scale)
     if mask is not None:
         mask = (mask if mask.dim() == 3 else mask.unsqueeze(1)).float().contiguous()

@@ -1,4 +1,4 @@
-"""The kernels of our beam search on a CPU against torch: the choice of words, and attention."""
+"""The C++ kernels of a search, of the loss and of attention over depth against torch in fp64."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import Tuple
 import pytest
 import torch
 
-from capsnmt.fast.search.decoding import attend, choose
+from capsnmt.fast.cpp.operations import attend, choose, mix_over_depth, softmax_
 from capsnmt.modules import shortcuts
+from capsnmt.modules.layer_aggregation.attention_residuals import depth_mixture
 
 
 @pytest.mark.parametrize("words", [40, 1013, 4096])
@@ -83,3 +84,61 @@ def test_the_keys_of_one_head_serve_all_and_no_others_are_read(dtype: torch.dtyp
     for keys, values in ((k[..., :5], v), (k, v[:, :, :5]), (k[:1].repeat(1, 3, 1, 1), v)):
         with pytest.raises(RuntimeError):
             attend(q, keys, values, None, 0.3)
+
+
+@pytest.mark.parametrize("size", [(1, 1), (3, 40), (5, 1013), (64, 4096)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("spread", [1, 30])
+def test_the_softmax_and_the_loss_are_those_of_torch(
+    size: Tuple[int, int], dtype: torch.dtype, spread: int
+) -> None:
+    torch.manual_seed(size[1])
+    scores = (torch.randn(size) * spread).to(dtype)
+    words = torch.randint(size[1], (size[0], 1))
+    exact = scores.double()
+    expected = exact.softmax(-1)
+    nll = softmax_(scores, words)
+    torch.testing.assert_close(nll, -exact.log_softmax(-1).gather(1, words).float())
+    torch.testing.assert_close(scores, expected.to(dtype))
+    if dtype == torch.float32:  # and more closely than the default
+        torch.testing.assert_close(scores.double(), expected, atol=1e-7, rtol=2e-6)
+
+
+def test_scores_that_no_kernel_reads_are_left_to_torch() -> None:
+    scores, words = torch.randn(4, 70), torch.randint(7, (4, 1))
+    for ours in (scores.clone()[:, ::10], scores[:, :7].double(), scores[:, :7].half()):
+        theirs = ours.clone(memory_format=torch.contiguous_format)
+        assert softmax_(ours, words).equal(shortcuts.softmax_(theirs, words))
+        assert ours.equal(theirs)
+
+
+def test_a_score_that_is_no_number_makes_a_loss_that_is_none() -> None:
+    for wrong in (torch.nan, torch.inf):
+        scores = torch.randn(3, 50)
+        scores[1, 20] = wrong
+        nll = softmax_(scores, torch.zeros(3, 1, dtype=torch.long))
+        assert nll.isnan().flatten().tolist() == [False, True, False]
+        assert scores.isnan().any(-1).tolist() == [False, True, False]
+
+
+@pytest.mark.parametrize("size", [1, 5, 16, 70, 512])
+@pytest.mark.parametrize("count", [1, 2, 13])
+def test_values_over_depth_are_mixed_as_by_torch(size: int, count: int) -> None:
+    """Of values in any layout; one of them is 0, as of a layer that was dropped."""
+    torch.manual_seed(size)
+    query = torch.randn(size)
+    values = [3 * torch.randn(3, 4, size).transpose(0, 1) for _ in range(count)]
+    values[-1] = torch.zeros_like(values[0])
+    found = mix_over_depth(query, values)
+    assert found is not None
+    expected = depth_mixture(query.double(), *(x.double() for x in values))
+    torch.testing.assert_close(found, expected.float(), atol=1e-5, rtol=1e-5)
+
+
+def test_values_that_no_kernel_mixes_are_left_to_torch() -> None:
+    query, values = torch.randn(6), [torch.randn(2, 6), torch.randn(2, 6)]
+    assert mix_over_depth(query, values) is not None
+    for wrong in (torch.randn(1, 6), torch.randn(2, 6).half(), torch.randn(2, 6).requires_grad_()):
+        assert mix_over_depth(query, [*values, wrong]) is None
+    with torch.no_grad():
+        assert mix_over_depth(query, [*values, values[0].clone().requires_grad_()]) is not None

@@ -14,7 +14,7 @@ from fairseq.sequence_generator import EnsembleModel, SequenceGenerator
 from fairseq.tasks import FairseqTask
 from torch import Tensor, nn
 
-from capsnmt.fast.search.decoding import choose
+from capsnmt.fast.cpp.operations import choose
 from capsnmt.models.attention import Hosted
 from capsnmt.models.decoder import TransformerDecoder
 from capsnmt.models.encoder import TransformerEncoder

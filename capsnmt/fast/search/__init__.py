@@ -1,1 +1,0 @@
-"""Beam search on a CPU, and what it needs."""
