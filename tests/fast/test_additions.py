@@ -303,6 +303,12 @@ def replaced(model: nn.Module) -> None:
         parameter.data = 1.1 * parameter.data
 
 
+def given_others(model: nn.Module) -> None:
+    for module in model.modules():
+        for name, parameter in [*module.named_parameters(recurse=False)]:
+            setattr(module, name, nn.Parameter(1.1 * parameter.detach()))
+
+
 def torchs(model: nn.Module) -> None:
     fused = has_fused_kernel(torch.device("cpu"))  # torch >= 2.3
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.02, fused=fused)
@@ -318,6 +324,7 @@ CHANGES = {
     "data": written_as_data,
     "replaced": replaced,
     "loaded": loaded,
+    "other parameters": given_others,
 }
 
 
@@ -362,14 +369,24 @@ def test_the_products_of_a_search_are_counted_as_without_kernels(
     assert counts[0] == counts[1] > 0
 
 
-def test_another_default_device_changes_no_translation() -> None:
-    model = prepared(dtype=torch.float32)
-    expected = scores_of(FairseqTask.build_generator, model)
-    search = FairseqTask.build_generator(
-        TRANSLATION, [model], Namespace(**vars(GenerationConfig()))
-    )
-    assert len(expected)
-    with torch.device("meta"):
+@contextlib.contextmanager
+def default_of_fp64() -> Iterator[None]:
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.parametrize(
+    "around",
+    [lambda: torch.device("meta"), torch.inference_mode, default_of_fp64],
+    ids=["default device", "inference mode", "default dtype"],
+)
+def test_what_surrounds_a_search_changes_no_translation(around: Callable[[], Any]) -> None:
+    model = prepared(*WIDE, dtype=torch.float32)
+    options = Namespace(**vars(GenerationConfig()))
+    search = FairseqTask.build_generator(TRANSLATION, [model], options)
+    with around():
         found = search.generate([model], {"net_input": SOURCE})
-    again = search.generate([model], {"net_input": SOURCE})
-    assert_same_hypotheses(found, again)
+    assert_same_hypotheses(found, search.generate([model], {"net_input": SOURCE}))

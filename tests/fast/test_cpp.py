@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch.fx.experimental.proxy_tensor import make_fx
 
 from capsnmt import routing
 from capsnmt.fast.cpp import build
@@ -49,45 +48,6 @@ def test_a_tensor_elsewhere_is_an_error_and_its_address_is_not_read():
     elsewhere = torch.zeros(4, device="meta")
     with pytest.raises(ValueError, match="beta_a is on meta"):
         routing.em_routing(random(2, 3, 4, 2), elsewhere, elsewhere, backend="cpp")
-
-
-NUMBERS = random(5, 4)
-# what torch follows, and how; what it records is run with other numbers
-FOLLOWED = {
-    "vmap": lambda f: torch.func.vmap(f)(NUMBERS),
-    "a gradient per sample": lambda f: torch.func.vmap(torch.func.grad(lambda x: f(x).norm()))(
-        NUMBERS
-    ),
-    "jacrev": lambda f: torch.func.jacrev(f)(NUMBERS[0]),
-    "jvp": lambda f: torch.func.jvp(f, (NUMBERS[0],), (NUMBERS[1],))[1],
-    "a batch of gradients": lambda f: torch.autograd.functional.jacobian(
-        f, NUMBERS[0], vectorize=True
-    ),
-    "trace": lambda f: torch.jit.trace(f, NUMBERS[0], check_trace=False)(NUMBERS[1]),
-    "make_fx": lambda f: make_fx(f)(NUMBERS[0])(NUMBERS[1]),
-}
-
-
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::torch.jit.TracerWarning")
-@pytest.mark.parametrize("follow", FOLLOWED.values(), ids=FOLLOWED)
-def test_what_torch_follows_is_routed_without_them(follow):
-    votes = random(2, 3, 4, 2, seed=2)
-    results = [
-        follow(function)
-        for name in ("auto", "eager")
-        for function in (
-            lambda x: routing.simple_routing(votes * x[:, None], 3, backend=name),  # noqa: B023
-            lambda x: routing.em_routing(votes, x, x, 3, backend=name),  # noqa: B023
-        )
-    ]
-    torch.testing.assert_close(results[:2], results[2:])
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.float64])
-def test_other_dtypes_run_without_them(dtype):
-    votes = random(2, 3, 4, 2, dtype=dtype)
-    found, expected = cpp("simple_routing", votes), eager("simple_routing", votes)
-    torch.testing.assert_close(found, expected, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("name", [EM, "dynamic_routing, masked", "simple_routing"])

@@ -22,7 +22,6 @@ from torch.nn.modules.module import register_module_forward_hook
 from capsnmt.fast.generator import Generator
 from capsnmt.models.decoder import TransformerDecoder
 from capsnmt.models.encoder import TransformerEncoder
-from capsnmt.models.layers import HostLayer, TransformerDecoderLayer
 from capsnmt.routing import record_routing
 from tests.models.test_search import ALL, Hypotheses, assert_same_hypotheses, flagged, lively
 from tests.support import (
@@ -433,72 +432,10 @@ def test_a_generator_may_be_built_of_an_ensemble() -> None:
     assert_same_hypotheses(*found)
 
 
-@pytest.mark.parametrize(
-    ("owner", "name", "factor"),
-    [
-        (TransformerDecoderLayer, "residual_connection", 0.3),
-        (HostLayer, "residual_connection", 0.3),
-        (TransformerDecoder, "output_layer", 2.0),
-    ],
-)
-def test_a_method_that_is_written_into_a_class_is_searched_with_it(
-    owner: type, name: str, factor: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As a developer edits the source, so that the type of the layer stays."""
-
-    def own(self: Any, x: torch.Tensor, *more: Any) -> torch.Tensor:
-        return getattr(super(owner, self), name)(factor * x, *more)
-
-    monkeypatch.setattr(owner, name, own, raising=False)
-    assert not compared(monkeypatch, [prepared()])
-
-
 def scores_of(build: Callable[..., Any], model: torch.nn.Module) -> torch.Tensor:
     """Return the scores of all hypotheses of a model, whose words may tie."""
     found = [hypotheses for sentence in generated(build, [model]) for hypotheses in sentence]
     return torch.tensor([float(hypothesis["score"]) for hypothesis in found], dtype=torch.float64)
-
-
-def test_modes_and_new_parameters_change_no_translation() -> None:
-    ours, fairseqs = FairseqTask.build_generator, FairseqTask.build_generator.__wrapped__
-    wide = ("--encoder-embed-dim=512", "--decoder-embed-dim=512")  # packed matrices
-    model = prepared(*wide, dtype=torch.float32)
-    close = {"rtol": 0, "atol": 0.02}  # the logits are large
-    expected = scores_of(fairseqs, model)
-    with torch.inference_mode():
-        torch.testing.assert_close(scores_of(ours, model), expected, **close)
-    torch.set_default_dtype(torch.float64)
-    try:
-        torch.testing.assert_close(scores_of(ours, model), expected, **close)
-    finally:
-        torch.set_default_dtype(torch.float32)
-    for factor in (1.1, 1.2):  # the second as new as the first
-        for module in model.modules():
-            for name, parameter in list(module.named_parameters(recurse=False)):
-                setattr(module, name, torch.nn.Parameter(parameter.detach() * factor))
-        changed = scores_of(fairseqs, copy.deepcopy(model))
-        assert (changed - expected).abs().max() > 0.1
-        torch.testing.assert_close(scores_of(ours, model), changed, **close)
-    torch.testing.assert_close(scores_of(ours, model.double()), changed, **close)
-
-
-def test_a_setting_that_changes_after_a_translation_changes_the_next(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    model = prepared()
-    decoder, layer = model.decoder, model.decoder.layers[1]
-    for owner, name, value in (
-        (layer, "activation_fn", torch.tanh),
-        (layer, "normalize_before", True),
-        (layer.self_attn, "scaling", 0.9),
-        (layer.encoder_attn, "scaling", 0.9),
-        (decoder, "embed_scale", 1.5),
-        (decoder, "embed_positions", None),
-    ):
-        before = scores_of(FairseqTask.build_generator, model)
-        setattr(owner, name, value)
-        assert not compared(monkeypatch, [model])
-        assert not scores_of(FairseqTask.build_generator, model).equal(before)
 
 
 def test_several_threads_translate_with_one_model() -> None:
