@@ -23,7 +23,7 @@ from typing import Any, Callable, Collection, Dict, Iterable, List, Mapping, Opt
 import torch
 
 from capsnmt.cli import ConfigurationError, ExecutionError, OneLineParser, positive, run_command
-from capsnmt.files import own_version
+from capsnmt.files import atomic_writer, own_version, write_all
 from capsnmt.machine import processor
 
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
@@ -117,8 +117,8 @@ class Parts:
             ExecutionError: parts have failed, or there was no time for them.
         """
         self.output.mkdir(parents=True, exist_ok=True)
-        path = self.output / "records.jsonl"
-        path.write_text("".join(json.dumps(each) + "\n" for each in self.records), "utf-8")
+        with atomic_writer(self.output / "records.jsonl") as file:
+            file.writelines(json.dumps(each) + "\n" for each in self.records)
         with ThreadPoolExecutor(at_once) as pool:
             ends = [*pool.map(lambda name: self.run_one(name, limits[name]), limits)]
         wrong = [name for name, end in zip(limits, ends) if end]
@@ -229,7 +229,7 @@ def run_parts(
         work.run(chosen, together)
     finally:
         if report and work.records:
-            (args.output / "report.md").write_text(report(work.records), "utf-8")
+            write_all({args.output / "report.md": report(work.records).encode()})
     print(f"all {len(chosen)} parts are right: {args.output}")
 
 

@@ -173,7 +173,7 @@ def test_parts_go_on_after_failures_and_resume(tmp_path: Path, monkeypatch) -> N
     (tmp_path / "scripts").mkdir()
     program = tmp_path / "work.py"
 
-    def run(names: List[str]) -> Any:
+    def run(names: List[str], limit: str = "unlimited") -> Any:
         program.write_text(PARTS.replace("NAMES", repr(names)), "utf-8")
         package = tmp_path / "scripts" / "work.py"
         package.write_text(program.read_text("utf-8"), "utf-8")
@@ -182,7 +182,9 @@ def test_parts_go_on_after_failures_and_resume(tmp_path: Path, monkeypatch) -> N
         )
         path = f"{tmp_path}:{REPO}"
         words = [sys.executable, program, "--device", "cpu", "--output", tmp_path / "out"]
-        return ran(words, tmp_path, PYTHONPATH=path)
+        return ran(
+            ["sh", "-c", f'ulimit -f {limit}; exec "$@"', "sh", *words], tmp_path, PYTHONPATH=path
+        )
 
     first = run(["dies", "hangs", "right"])
     assert first.returncode == 1
@@ -196,7 +198,10 @@ def test_parts_go_on_after_failures_and_resume(tmp_path: Path, monkeypatch) -> N
     assert "'found': 5" in again.stdout
     assert {*os.listdir(tmp_path / "out")} == {"records.jsonl", "log.txt", "report.md"}
     records = tmp_path / "out" / "records.jsonl"
-    before = records.read_text("utf-8").replace("torch", "another torch")
+    kept = records.read_text("utf-8")
+    assert run(["right"], limit="0").returncode  # as on a disk that is full
+    assert records.read_text("utf-8") == kept
+    before = kept.replace("torch", "another torch")
     records.write_text(before, "utf-8")
     refused = run(["right"])
     assert refused.returncode == 2

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -142,7 +143,7 @@ def test_the_time_limit_of_the_evidence_stops_the_launch(tmp_path: Path) -> None
     executable(
         tmp_path / "timeout",
         '#!/usr/bin/env bash\n[ "$2" = 60 ] || exit\n'
-        '/usr/bin/timeout "$1" 300 "${@:3}" & limit=$!\n'
+        f'{shutil.which("timeout")} "$1" 300 "${{@:3}}" & limit=$!\n'
         'for _ in $(seq 2400); do [ -e "${0%/*}/ready" ] && break; sleep 0.1; done\n'
         'kill -ALRM "$limit"; wait "$limit"\n',
     )
