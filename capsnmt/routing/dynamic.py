@@ -78,10 +78,4 @@ def dynamic_kernel(
     return out, b + agreement(out, votes)
 
 
-OPERATOR = Operator(
-    "dynamic_routing",
-    dynamic_kernel,
-    rows=3,
-    signature="Tensor votes, Tensor? inputs, Tensor? outputs, int iterations",
-    results=2,
-)
+OPERATOR = Operator("dynamic_routing", dynamic_kernel, rows=3)

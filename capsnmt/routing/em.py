@@ -115,10 +115,4 @@ def em_kernel(
     return logit_A.sigmoid().unsqueeze(-1) * mu
 
 
-OPERATOR = Operator(
-    "em_routing",
-    em_kernel,
-    rows=2,
-    signature="Tensor votes, Tensor? activation, Tensor beta_a, Tensor beta_u, int iterations, "
-    "float variance_floor",
-)
+OPERATOR = Operator("em_routing", em_kernel, rows=2)

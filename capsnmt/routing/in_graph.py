@@ -7,7 +7,8 @@ dozen launches where a kernel has one. The operations are ``torch.ops.capsnmt.OP
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Sequence, Tuple, cast
+import inspect
+from typing import Any, Dict, List, Optional, Sequence, Tuple, cast, get_type_hints
 
 import torch
 from torch import Tensor
@@ -19,24 +20,27 @@ from .tracing import is_compiled
 KERNELS: Dict[str, List[Tuple[str, Kernel]]] = {}
 """Operator -> the operations of its kernels, and the kernels, in the order of the operator."""
 
+KINDS = {Tensor: "Tensor", Optional[Tensor]: "Tensor?", int: "int", float: "float"}
+"""What torch's schemas call the types of an operator's arguments."""
 
-def register(
-    operator: str, signature: str, results: int, kernel: Kernel, equations: Function
-) -> None:
+
+def register(operator: str, kernel: Kernel, equations: Function) -> None:
     """Register the operations of a kernel, where torch has operations of one's own (2.4).
 
     Args:
         operator: its name.
-        signature: its tensors and options, as torch's schemas have them.
-        results: 1, the capsules, or 2: also the logits.
         kernel: what computes it.
-        equations: what computes it for votes of a shape that the kernel does not route.
+        equations: what computes it for votes of a shape that the kernel does not route. Its types
+            are those of the operation; it returns the capsules, or also the logits.
     """
-    if not hasattr(torch.library, "custom_op") or not signature:
+    types = get_type_hints(inspect.unwrap(equations))
+    if not hasattr(torch.library, "custom_op") or "return" not in types:
         return
-    name = f"capsnmt::{operator}_{kernel.backend}"
-    options = [word.split()[1] for word in signature.split(", ") if not word.startswith("Tensor")]
-    count = len(signature.split(", ")) - len(options)
+    results = 1 if types.pop("return") is Tensor else 2
+    kinds = {name: KINDS[kind] for name, kind in types.items() if kind in KINDS}
+    signature = ", ".join(f"{kind} {name}" for name, kind in kinds.items())
+    options = [name for name, kind in kinds.items() if not kind.startswith("Tensor")]
+    name, count = f"capsnmt::{operator}_{kernel.backend}", len(kinds) - len(options)
 
     def split(given: Sequence[Any]) -> Tuple[Sequence[Optional[Tensor]], Dict[str, Any]]:
         return given[:count], dict(zip(options, given[count:]))

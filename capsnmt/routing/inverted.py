@@ -75,6 +75,4 @@ def normalised_sums(r: Tensor, votes: Tensor, trace: Optional[List[Tensor]]) -> 
     return p if width == 1 else F.layer_norm(p, (width,), eps=EPSILON)
 
 
-OPERATOR = Operator(
-    "inverted_routing", inverted_kernel, rows=1, signature="Tensor votes, int iterations"
-)
+OPERATOR = Operator("inverted_routing", inverted_kernel, rows=1)

@@ -56,8 +56,6 @@ class Operator:
         rows: how many of its tensors have a row for each token: the votes, masks. All tokens share
             the others. Each may be None but the votes.
         has_products: it consists of matrix products, whose results a compiled graph keeps.
-        signature: its tensors and options as torch's schemas have them.
-        results: 1, the capsules, or 2: also the logits.
         kernels: what computes it faster, in the order in which a call looks for one.
         precise: the function in fp32 or better.
     """
@@ -66,8 +64,6 @@ class Operator:
     function: Function
     rows: int
     has_products: bool = False
-    signature: str = ""
-    results: int = 1
     kernels: List[Kernel] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -76,7 +72,7 @@ class Operator:
     def add(self, kernel: Kernel) -> None:
         """Let calls take a kernel that routes them, after those that have been added before."""
         self.kernels.append(kernel)
-        in_graph.register(self.name, self.signature, self.results, kernel, self.precise)
+        in_graph.register(self.name, kernel, self.precise)
         OBSTACLES[kernel.backend] = kernel.obstacle
 
     def __call__(

@@ -48,6 +48,4 @@ def simple_kernel(votes: Tensor, iterations: int, trace: Optional[List[Tensor]] 
     return out
 
 
-OPERATOR = Operator(
-    "simple_routing", simple_kernel, rows=1, signature="Tensor votes, int iterations"
-)
+OPERATOR = Operator("simple_routing", simple_kernel, rows=1)

@@ -73,10 +73,4 @@ def vertical_kernel(
     return dynamic_kernel(scores, None, query_mask, iterations=iterations, trace=trace)
 
 
-OPERATOR = Operator(
-    "vertical_routing",
-    vertical_kernel,
-    rows=3,
-    signature="Tensor votes, Tensor? queries, Tensor? keys, int iterations",
-    results=2,
-)
+OPERATOR = Operator("vertical_routing", vertical_kernel, rows=3)
