@@ -85,6 +85,8 @@ def validate(args: Any, stacks: Sequence[str] = STACKS) -> None:
         )
     for side in stacks:
         _validate_stack(args, side)
+    if "decoder" in stacks:
+        _validate_encoder_is_read(args)
     if args.layer_aggregation == "attention-residuals":
         _validate_attention_residuals(args)
     if args.mlmha != "none":
@@ -105,7 +107,7 @@ def _validate_stack(args: Any, side: str) -> None:
         capsules.append("layer_capsules")
     if args.layer_aggregation == "transparent" and side == "decoder":
         used.append("layer_aggregation")
-    if args.mlmha != "none" and side == "encoder":
+    if args.mlmha != "none":
         used.append("mlmha")
     if layers < 1 and used:
         raise ConfigurationError(
@@ -123,6 +125,21 @@ def _validate_stack(args: Any, side: str) -> None:
                 f"{flag(name)} is {count}, which does not divide the {side}'s width {width}; give "
                 f"one of {divisors}{also}"
             )
+
+
+def _validate_encoder_is_read(args: Any) -> None:
+    """Refuse what only the encoder has where nothing reads it."""
+    attends = args.cross_self_attention or not args.no_cross_attention
+    if args.surface_fusion > 0 or (attends and args.decoder_layers > 0):
+        return
+    attentions = words_of(args.head_aggregation_attention)
+    of_encoder = {
+        "capsule_routing_encoder": args.capsule_routing_encoder != "none",
+        "head_aggregation": args.head_aggregation != "linear" and attentions == {"enc-self"},
+        "layer_aggregation": args.layer_aggregation_side == "encoder",  # idle without the first
+    }
+    for name in filter(of_encoder.get, of_encoder):
+        refuse_idle(args, name, "no layer of the decoder reads the encoder")
 
 
 def _validate_attention_residuals(args: Any) -> None:
