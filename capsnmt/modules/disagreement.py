@@ -139,6 +139,9 @@ class DisagreementRecord(AttentionObserver):
         roles: of ``enc-self``, ``enc-dec`` and ``dec-self``.
         source: ``[B, S]``, true at the real tokens of the source; None: all are.
         target: ``[B, T]``, true at the real tokens of the decoder's input; None: all are.
+
+    Raises:
+        ValueError: a term is unknown.
     """
 
     def __init__(
@@ -148,6 +151,8 @@ class DisagreementRecord(AttentionObserver):
         source: Optional[Tensor] = None,
         target: Optional[Tensor] = None,
     ) -> None:
+        for term in {*terms} - {*TERMS}:
+            raise ValueError(f"term {term!r} is unknown; choose from {', '.join(TERMS)}")
         self.terms: FrozenSet[str] = frozenset(terms)
         self.roles: FrozenSet[str] = frozenset(roles)
         self.source, self.target = source, target

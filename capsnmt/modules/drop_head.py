@@ -39,6 +39,9 @@ class DropHead(nn.Module):
         fall_updates: N.
         rise_updates: M.
 
+    Raises:
+        ValueError: p is not as above.
+
     >>> drop, heads = DropHead(0.5), torch.ones(100, 4, 7, 2)  # [B, H, L, d_h]
     >>> kept = drop(heads)
     >>> kept.shape, kept.sum(1).unique().tolist()  # the same sum over heads as without it
@@ -51,6 +54,8 @@ class DropHead(nn.Module):
 
     def __init__(self, p: float, fall_updates: int = 0, rise_updates: int = 0) -> None:
         super().__init__()
+        if not 0 <= p < 1:
+            raise ValueError(f"p must be at least 0 and below 1, not {p}")
         self.p, self.fall_updates, self.rise_updates = p, fall_updates, rise_updates
         self.register_buffer("rate", torch.empty(()), persistent=False)
         self.set_num_updates(0)

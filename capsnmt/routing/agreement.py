@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from . import numerics
+from .checks import check_floating
 from .numerics import (
     bound_gradient,
     compute_dtype,
@@ -32,10 +33,14 @@ def squash(s: Tensor) -> Tensor:
     Returns:
         ``[..., D]``, same dtype, each vector shorter than 1.
 
+    Raises:
+        ValueError: the dtype is not floating.
+
     >>> squash(torch.tensor([[3.0, 4.0], [0.0, 0.0]]))  # |s| = 5: 25 / 26 * (0.6, 0.8)
     tensor([[0.5769, 0.7692],
             [0.0000, 0.0000]])
     """
+    check_floating("s", s)
     wide = s.to(compute_dtype(s))
     squared_length = (wide * wide).sum(-1, keepdim=True)
     length = (squared_length + torch.finfo(wide.dtype).tiny).sqrt()

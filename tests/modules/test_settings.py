@@ -10,7 +10,9 @@ import torch
 from capsnmt import routing
 from capsnmt.modules.attention import Attention
 from capsnmt.modules.capsule_attention import CapsuleAttention
-from capsnmt.modules.head_aggregation import HeadRouting
+from capsnmt.modules.disagreement import record_disagreement
+from capsnmt.modules.drop_head import DropHead
+from capsnmt.modules.head_aggregation import HeadComposition, HeadRouting
 from capsnmt.modules.layer_aggregation import (
     POSITION_WISE,
     TransparentMixture,
@@ -72,7 +74,15 @@ BAD: List[Tuple[Callable[[], Any], str]] = [
         lambda: routing.simple_routing(VOTES, backend="fused"),
         r"routing backend 'fused' is unknown; use one of auto, eager, compiled",
     ),
+    (
+        lambda: routing.squash(torch.tensor([3, 4])),
+        r"s must have a floating dtype, not torch.int64",
+    ),
     (lambda: Attention(8, 3), "3 heads do not divide the width 8"),
+    (lambda: Attention(8, 0), "0 heads do not divide the width 8"),
+    (lambda: DropHead(1.0), "p must be at least 0 and below 1, not 1.0"),
+    (lambda: HeadComposition(8, 8, 2, rank=0), "rank must be at least 1, not 0"),
+    (lambda: record_disagreement(["ouput"], ["enc-self"]), "'ouput' is unknown; choose .* output"),
     (lambda: HeadRouting(8, 2, "max", 0), "'max'.*simple, em"),
     (lambda: HeadRouting(8, 2, "em", 3), "3 capsules"),
     (lambda: HeadRouting(8, 2, "em", -2), "-2 capsules"),

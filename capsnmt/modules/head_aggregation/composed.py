@@ -57,6 +57,9 @@ class HeadComposition(nn.Module):
         num_heads: H, the heads of the attention call.
         rank: r.
 
+    Raises:
+        ValueError: r is below 1.
+
     >>> composition = HeadComposition(16, 16, num_heads=4)
     >>> x = torch.randn(5, 3, 16)  # L = 5, B = 3
     >>> q = k = torch.randn(3, 4, 5, 4)  # [B, H, L, d_h]
@@ -70,6 +73,8 @@ class HeadComposition(nn.Module):
 
     def __init__(self, query_dim: int, key_dim: int, num_heads: int, rank: int = 2) -> None:
         super().__init__()
+        if rank < 1:
+            raise ValueError(f"rank must be at least 1, not {rank}")
         self.rank = rank
         self.before, self.after = HeadMixing(num_heads), HeadMixing(num_heads)
         self.query = MapWeights(query_dim, num_heads, rank)
