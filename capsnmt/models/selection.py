@@ -41,23 +41,24 @@ def parse_layers(spec: str, num_layers: int, name: str) -> FrozenSet[int]:
     return frozenset(layers)
 
 
+def names_layer(cfg: Any, mechanism: str, side: str, layer: int) -> bool:
+    """Return whether the list of layers of a mechanism names the ``layer`` (1-based) of a side."""
+    name = f"{mechanism}_{side}_layers"
+    return layer in parse_layers(getattr(cfg, name), getattr(cfg, side).layers, name)
+
+
 def aggregates_heads(cfg: Any, attention: str, layer: int) -> bool:
     """Return whether ``--head-aggregation`` applies to an ``attention`` of the ``layer``."""
-    if cfg.head_aggregation == "linear":
-        return False
-    if attention not in words_of(cfg.head_aggregation_attention):
-        return False
     side = "encoder" if attention in ATTENTIONS_OF["encoder"] else "decoder"
-    name = f"head_aggregation_{side}_layers"
-    return layer in parse_layers(getattr(cfg, name), getattr(cfg, side).layers, name)
+    chosen = attention in words_of(cfg.head_aggregation_attention)
+    aggregates = cfg.head_aggregation != "linear" and chosen
+    return aggregates and names_layer(cfg, "head_aggregation", side, layer)
 
 
 def routes_scores(cfg: Any, side: str, layer: int) -> bool:
     """Return whether the self-attention of the ``layer`` (1-based) of a side is routed."""
-    if getattr(cfg, f"capsule_routing_{side}") == "none":
-        return False
-    name = f"capsule_routing_{side}_layers"
-    return layer in parse_layers(getattr(cfg, name), getattr(cfg, side).layers, name)
+    routes = getattr(cfg, f"capsule_routing_{side}") != "none"
+    return routes and names_layer(cfg, "capsule_routing", side, layer)
 
 
 def aggregates_layers(cfg: Any, side: str, modes: Collection[str]) -> bool:

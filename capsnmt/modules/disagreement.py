@@ -7,7 +7,7 @@ Multi-Head Attention, Applied Sciences 11(4):1548): orthogonality and independen
 from __future__ import annotations
 
 import math
-from typing import Collection, ContextManager, Dict, FrozenSet, List, Optional, Tuple
+from typing import Collection, ContextManager, Dict, FrozenSet, List, Optional, Tuple, cast
 
 import torch
 from torch import Tensor
@@ -161,26 +161,21 @@ class DisagreementRecord(AttentionObserver):
 
     def add(self, role: str, values: Tensor, weights: Optional[Tensor], heads: Tensor) -> None:
         """Measure the chosen terms of one attention; only ``position`` needs the weights."""
-        if "subspace" in self.terms:
-            self.append(role, "subspace", mean_cosine(values))
-        if "position" in self.terms:
-            assert weights is not None
-            self.append(role, "position", mean_overlap(weights))
-        if "output" in self.terms:
-            self.append(role, "output", mean_cosine(heads))
-        if "orthogonality" in self.terms:
-            self.append(role, "orthogonality", mean_squared_cosine(heads))
-        if "hsic" in self.terms:
-            real = self.source if role == "enc-self" else self.target
-            self.append(role, "hsic", mean_dependence(heads, real))
+        real = self.source if role == "enc-self" else self.target
+        measures = {
+            "subspace": lambda: mean_cosine(values),
+            "position": lambda: mean_overlap(cast(Tensor, weights)),
+            "output": lambda: mean_cosine(heads),
+            "orthogonality": lambda: mean_squared_cosine(heads),
+            "hsic": lambda: mean_dependence(heads, real),
+        }
+        for term in TERMS:  # in this order, for gradients that are added the same each time
+            if term in self.terms:
+                self.values.setdefault((role, term), []).append(measures[term]())
 
     def again(self) -> DisagreementRecord:
         """Return an empty record of the same terms, attentions and tokens."""
         return DisagreementRecord(self.terms, self.roles, self.source, self.target)
-
-    def append(self, role: str, term: str, value: Tensor) -> None:
-        """Append the measurement of the next layer."""
-        self.values.setdefault((role, term), []).append(value)
 
     def mean(self, role: str, term: str) -> Optional[Tensor]:
         """Return a term's mean over layers and real tokens, ``None`` if no layer ran.
