@@ -151,7 +151,7 @@ class DisagreementRecord(AttentionObserver):
         source: Optional[Tensor] = None,
         target: Optional[Tensor] = None,
     ) -> None:
-        for term in {*terms} - {*TERMS}:
+        for term in sorted({*terms} - {*TERMS}):
             raise ValueError(f"term {term!r} is unknown; choose from {', '.join(TERMS)}")
         self.terms: FrozenSet[str] = frozenset(terms)
         self.roles: FrozenSet[str] = frozenset(roles)
