@@ -10,7 +10,7 @@ import subprocess
 from contextlib import ExitStack, contextmanager
 from importlib import metadata
 from pathlib import Path
-from typing import Callable, Iterator, List, Mapping, Optional, TextIO
+from typing import Any, Callable, Iterator, List, Mapping, Optional, TextIO
 
 import capsnmt
 from capsnmt.cli import ConfigurationError, shown
@@ -94,10 +94,10 @@ def remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def hexdigest(path: Path, algorithm: str) -> str:
-    """Return the checksum of a file's content in hexadecimal, by any algorithm of hashlib."""
+def hexdigest(path: Path, algorithm: str, opener: Callable[..., Any] = open) -> str:
+    """Return the checksum of what ``opener`` reads in hexadecimal, by any algorithm of hashlib."""
     digest = hashlib.new(algorithm)
-    with open(path, "rb") as file:
+    with opener(path, "rb") as file:
         for block in iter(lambda: file.read(BLOCK), b""):
             digest.update(block)
     return digest.hexdigest()

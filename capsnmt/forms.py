@@ -110,13 +110,15 @@ def check_words(lines: Iterable[str], name: str, fix: str, fixes: Fixes = NO_FIX
 
 def plain(lines: Iterable[str], name: str) -> Iterator[str]:
     """Yield the lines of a text of one sentence a line; raise if it begins as markup."""
-    for number, line in enumerate(lines):
-        if not number and MARKUP.match(line):
+    begun = False
+    for line in lines:
+        if not begun and MARKUP.match(line):
             raise ConfigurationError(
                 f"{name}: begins with {shown(line[:40])}, so it is markup and no text; name it "
                 f".sgm or .xml if it is a test set of <seg> elements, or give a file of each "
                 f"language, one sentence a line"
             )
+        begun = begun or bool(line.strip())
         yield line
 
 

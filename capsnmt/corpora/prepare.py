@@ -6,7 +6,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
 from capsnmt import records
 from capsnmt.cli import ConfigurationError, say
@@ -18,7 +18,15 @@ from capsnmt.corpora.raw import write_raw
 from capsnmt.corpora.recipe import Recipe, language_of_side
 from capsnmt.corpora.sources import Address, download, has_checksum, in_folders, local_file
 from capsnmt.corpora.text import LOWERCASE, lowercase, tokenise
-from capsnmt.files import FAIRSEQS, content_of, installed_version, locked, sha256, temporary_path
+from capsnmt.files import (
+    FAIRSEQS,
+    content_of,
+    installed_version,
+    locked,
+    plain_or_gzipped,
+    sha256,
+    temporary_path,
+)
 from capsnmt.forms import SHARE
 from capsnmt.steps import Step, StepRecords, run_step
 
@@ -154,7 +162,10 @@ class Preparation:
         """
         for name in self.recipe.needed():
             path, expected = self._source(name), self.recipe.files[name].checksum
-            if expected and path.name == name and not has_checksum(path, expected):
+            packed = path.name == f"{name}.gz"
+            if not packed and path.name != name:
+                continue  # which bytes gzip would make of it, nobody knows
+            if expected and not has_checksum(path, expected, packed):
                 say(f"  note: {path} is not the published file (its checksum differs); used as is")
 
     def _raw(self) -> Step:
@@ -257,19 +268,31 @@ class Preparation:
         manifest = PreparedData(self.folder).read_manifest()
         ours, theirs = self.recipe.decisive(), manifest.recipe
         changes = [key for key in {**ours, **theirs} if ours.get(key) != theirs.get(key)]
-        if self.local is not None and not changes:
-            done = StepRecords(self.folder / STEPS)
-            for name, known in manifest.sources.items():
-                path = self.local / name
-                # a large file was read when it was prepared
-                if path.is_file() and content_of(done.signature("raw", path)) != known:
-                    changes.append(f"the content of {name}")
+        changes = changes or [*self._changed_sources(manifest.sources)]
         if changes:
             named = f"{theirs.get('name', '')} {manifest.pair}".strip()
             raise ConfigurationError(
                 f"--output {self.folder} holds {named} with another recipe or text ({changes[0]} "
                 f"differs); give another folder, or delete this one"
             )
+
+    def _changed_sources(self, known: Mapping[str, str]) -> Iterator[str]:
+        """Yield what of the sources, whose SHA-256 was ``known``, is another now."""
+        done = StepRecords(self.folder / STEPS)
+        if self.local is None:
+            for name in self.recipe.needed():  # an address may be another
+                wanted, step = self.recipe.files[name].checksum, done.records.get(f"fetch {name}")
+                if step and wanted not in ("", known.get(name), step.command):
+                    yield f"the checksum of {name}"
+            return
+        for name, checksum in known.items():
+            path = plain_or_gzipped(self.local / name)
+            if path.name != Path(name).name:  # packed since
+                same = has_checksum(path, checksum, packed=True)
+            else:  # a large file was read when it was prepared
+                same = not path.is_file() or content_of(done.signature("raw", path)) == checksum
+            if not same:
+                yield f"the content of {name}"
 
     def _dropped(self, steps: List[Step], done: StepRecords) -> Dict[str, Dict[str, int]]:
         """Return the training pairs by verdict for each step of cleaning, and say what it drops."""

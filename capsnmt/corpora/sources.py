@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import glob
+import gzip
 import hashlib
 import os
 import shutil
 import time
+import zlib
+from contextlib import suppress
 from pathlib import Path
 from typing import List, NamedTuple, Sequence, Tuple
 
@@ -38,10 +41,15 @@ class _RefusedError(Exception):
     """One address does not provide the file."""
 
 
-def has_checksum(path: Path, expected: str) -> bool:
-    """Return whether a file has the checksum ``expected``: a SHA-256, or ``md5:`` and an MD5."""
+def has_checksum(path: Path, expected: str, packed: bool = False) -> bool:
+    """Return whether a file has the checksum ``expected``: a SHA-256, or ``md5:`` and an MD5.
+
+    If it is ``packed``, that is the checksum of what gzip has packed in it.
+    """
     algorithm, _, digest = expected.rpartition(":")
-    return hexdigest(path, algorithm or "sha256") == digest
+    with suppress(EOFError, gzip.BadGzipFile, zlib.error):  # damaged
+        return hexdigest(path, algorithm or "sha256", gzip.open if packed else open) == digest
+    return False
 
 
 def local_file(folder: Path, name: str) -> Path:
@@ -117,7 +125,7 @@ def _fetch(url: str, path: Path) -> Path:
                 partial.unlink()  # nothing is left to ask for: start again
             elif status < requests.codes.server_error:
                 break
-        except requests.RequestException as error:
+        except (requests.RequestException, ValueError) as error:  # of a host's name: urllib3's
             answer = type(error).__name__
     if not version.is_file():  # it cannot be resumed
         partial.unlink(missing_ok=True)

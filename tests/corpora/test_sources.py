@@ -58,13 +58,16 @@ def test_the_next_mirror_is_tried(prepare, server, bad, times):
 
 
 def test_a_failure_names_every_address_and_leaves_nothing(prepare, server, tmp_path):
-    printed = prepare("absent", "cut", "other", ends=1)
+    known = hashlib.sha256(server.files["train.en"]).hexdigest()
+    no_host = {"urls": ["http://a..b/x"], "checksum": known}
+    printed = prepare("absent", "cut", "other", ends=1, **{"train.en": no_host})
     error = printed.splitlines()[-1]
     assert error.startswith("error: train.en could not be fetched: tried ")
     for answer in (
         f"{server.address}/absent/train.en (HTTP status 404)",
         f"{server.address}/cut/train.en (ChunkedEncodingError)",
         f"{server.address}/other/train.en (its checksum is not ",
+        "http://a..b/x (LocationParseError)",
     ):
         assert answer in error
     assert "--local" in error
@@ -108,6 +111,8 @@ def test_parts_are_joined(prepare, server):
     prepare("good", **{"train.en": source})
     source["urls"] = ["http://127.0.0.1:9/moved"]  # an address makes no other recipe
     assert prepare("good", **{"train.en": source}).startswith("data-bin: ")
+    source["checksum"] = hashlib.sha256(b"its next version").hexdigest()
+    assert "(the checksum of train.en differs)" in prepare("good", **{"train.en": source}, ends=2)
 
 
 @pytest.mark.parametrize("kind", ["page", "short"])
@@ -142,9 +147,11 @@ def test_files_of_the_user_are_used_in_place(
     given = (recipe_file, "--local", corpus, "--output", tmp_path / "out")
     refuse(given, "test.en or test.en.gz is missing; put it there")
     (corpus / "test.en").write_bytes(b"Other .\n" * 4)
+    (corpus / "val.en.gz").write_bytes(gzip.compress(b"Other .\n" * 8))
     printed = run(*given)
-    assert printed.count("note: ") == 1
-    assert f"{corpus / 'test.en'} is not the published file" in printed
+    assert printed.count("note: ") == 2
+    for name in ("test.en", "val.en.gz"):
+        assert f"{corpus / name} is not the published file" in printed
     assert text(tmp_path / "out/raw/test.en") == ["Other ."] * 4
     assert not (tmp_path / "out/sources").exists()
     for side in ("en", "de"):

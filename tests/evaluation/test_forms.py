@@ -217,7 +217,7 @@ def test_references_in_markup_are_read_with_all_of_their_translators(
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
-        ("text", sgm(REFERENCE, key="sysid"), "so it is markup and no text; name it .sgm or .xml"),
+        ("text", f"\n{sgm(REFERENCE, key='sysid')}", "so it is markup and no text; name it .sgm"),
         ("part.xml", wmt_xml(REFERENCE, REFERENCE, documents=1), "(B) has 5 segments"),
         ("cut.sgm", sgm(REFERENCE, key="refid")[:-50], "does not end; give a complete file"),
         ("source.xml", element("src", REFERENCE), "no <seg> element of a reference; give"),
