@@ -60,7 +60,7 @@ class Preparation:
     def run(self) -> Path:
         """Prepare the corpus, or what is missing of it, and return the data-bin."""
         prepared = PreparedData(self.folder)
-        complete = prepared.manifest.exists()
+        complete = prepared.is_complete()
         if not complete:
             self._check_outputs()
         waiting = f"waiting for another process that prepares {self.folder}"
@@ -68,6 +68,7 @@ class Preparation:
         with nullcontext() if complete else locked(self.folder / LOCK, waiting, say) as lock:
             if prepared.manifest.exists():
                 self.check_unchanged()
+            if prepared.is_complete():
                 return prepared.binarised
             say(f"{self.recipe.name} {self.recipe.pair}: {self.recipe.description}")
             if self.local is not None:

@@ -75,6 +75,14 @@ class PreparedData:
         self.manifest = folder / MANIFEST  # written last: where it exists, all is complete
         self.binarised = folder / "bin"  # the data-bin of fairseq
 
+    def is_complete(self) -> bool:
+        """Return whether all is there that a training reads; text before it may be deleted."""
+        return self.manifest.exists() and all(
+            (self.folder / name).exists()
+            for name in self.read_manifest().files
+            if (self.folder / name).parent == self.binarised
+        )
+
     def dictionary(self, language: str) -> Path:
         """The dictionary of a language."""
         return self.binarised / f"dict.{language}.txt"
