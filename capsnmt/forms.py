@@ -1,16 +1,19 @@
 """Forms of text: what a line may be besides plain text, how it is recognised, and what to do.
 
+Test sets are published in markup, whose sentences are elements: NIST's SGM, IWSLT's and WMT's XML.
+
 Every reader of text asks here: preparation, translation, evaluation, probing. docs/data.md, "Forms
 of text", says what each of them does with each form.
 """
 
 from __future__ import annotations
 
+import html
 import re
 import unicodedata
-from dataclasses import dataclass
+from collections import Counter
 from types import MappingProxyType
-from typing import Dict, Iterable, Iterator, List, Mapping, Optional
+from typing import Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
 
 from capsnmt.cli import ConfigurationError, say, shown
 
@@ -46,16 +49,12 @@ NO_FIXES: Fixes = MappingProxyType({})
 
 # names of files of segments in elements, as test sets are published
 MARKED = re.compile(r"\.(sgml?|xml)(\.gz)?$")
-
-
-@dataclass
-class Found:
-    """A form that some lines of a text have."""
-
-    form: str
-    number: int  # of the first of these lines
-    example: str  # that line
-    count: int = 0
+SEGMENT = re.compile(r"<seg\b[^>]*>(.*?)</seg\s*>", re.IGNORECASE | re.DOTALL)
+OPENED = re.compile(r"<seg\b", re.IGNORECASE)
+# what begins segments of one reference, or of another text: a document of SGM, a side of WMT's XML
+REFERENCE = re.compile(r"<(refset|doc|src|ref|hyp)\b([^>]*)>", re.IGNORECASE)
+SIDE = re.compile(r"<(src|ref|hyp|tmx)\b", re.IGNORECASE)
+LABEL = re.compile(r"""\b(refid|sysid|translator)\s*=\s*["']([^"']*)""")
 
 
 class Words:
@@ -63,7 +62,8 @@ class Words:
 
     def __init__(self) -> None:
         self.lines = 0
-        self.found: Dict[str, Found] = {}
+        self.found: Counter[str] = Counter()  # form -> how many lines have it
+        self.first: Dict[str, Tuple[int, str]] = {}  # of these, with its number
 
     def see(self, line: str, *others: str) -> None:
         """Take note of a line; ``others`` are forms that only the caller can see."""
@@ -72,7 +72,8 @@ class Words:
         if SUSPECT.search(line):
             forms += [form for form, pattern in NO_WORDS.items() if pattern.search(line)]
         for form in forms:
-            self.found.setdefault(form, Found(form, self.lines, line)).count += 1
+            self.found[form] += 1
+            self.first.setdefault(form, (self.lines, line))
 
     def check(self, name: str, fix: str, fixes: Fixes = NO_FIXES) -> None:
         """Warn of what was found, or refuse it where it is in many lines.
@@ -80,23 +81,24 @@ class Words:
         ``fix`` mends it; ``fixes`` has that of a form, or ``None`` where any number of lines may
         have the form.
         """
-        for form, found in self.found.items():
+        for form, count in self.found.items():
             how = fixes.get(form, fix)
-            if how is not None and found.count > SHARE * self.lines:
-                raise ConfigurationError(f"{name}: {self._in_words(found)}; {how}")
+            if how is not None and count > SHARE * self.lines:
+                raise ConfigurationError(f"{name}: {self._in_words(form)}; {how}")
         self.warn(name, fix, fixes)
 
     def warn(self, name: str, fix: str, fixes: Fixes = NO_FIXES) -> None:
         """Warn of what was found, however much that is."""
-        for form, found in self.found.items():
+        for form in self.found:
             how = fixes.get(form, fix)
             advice = "" if how is None else f"; {how} if they are not text"
-            say(f"warning: {name}: {self._in_words(found)}{advice}")
+            say(f"warning: {name}: {self._in_words(form)}{advice}")
 
-    def _in_words(self, found: Found) -> str:
+    def _in_words(self, form: str) -> str:
+        number, line = self.first[form]
         return (
-            f"{found.count:,} of {self.lines:,} lines have {found.form}, as line "
-            f"{found.number:,}: {shown(found.example[:60])}"
+            f"{self.found[form]:,} of {self.lines:,} lines have {form}, as line {number:,}: "
+            f"{shown(line[:60])}"
         )
 
 
@@ -136,3 +138,50 @@ def one_form(lines: Iterable[str], name: str) -> List[str]:
             f"compared in it"
         )
     return composed
+
+
+def read_segments(text: Iterable[str], name: str) -> Iterator[str]:
+    """Yield the ``<seg>`` elements of NIST's SGM or of IWSLT's XML.
+
+    D: no XML parser, because not all of these files are well-formed (some have a bare ``&``).
+    Entities become characters, as in mteval-v13a and in the training text. A segment may span
+    lines. WMT's XML may have several texts, which would follow one another: it is refused.
+    """
+    whole = "\n".join(text)
+    segments, outside = SEGMENT.findall(whole), SEGMENT.sub("", whole)
+    sides = sorted({side.lower() for side in SIDE.findall(outside)})
+    if len(sides) > 1 or "tmx" in sides:
+        raise ConfigurationError(
+            f"{name}: has {' and '.join(sides)}, several texts; give each in a file of its own, "
+            f"one sentence a line"
+        )
+    # of one that does not end, the next one is a part
+    nested = (number for number, each in enumerate(segments, 1) if OPENED.search(each))
+    unended = next(nested, len(segments) + 1 if OPENED.search(outside) else 0)
+    if unended or not segments:
+        what = f"segment {unended} does not end" if unended else "no <seg> element"
+        raise ConfigurationError(f"{name}: {what}; give a complete file of SGM or IWSLT XML")
+    return (" ".join(html.unescape(each).split()) for each in segments)
+
+
+def read_texts(text: Iterable[str], name: str) -> Tuple[List[str], Dict[str, List[str]]]:
+    """Return source and references of NIST's SGM or WMT's XML: the segments, in the file's order.
+
+    Only WMT's XML has a source beside references, and its system outputs are skipped. The names of
+    references are the translators', or the ``refid`` and ``sysid`` of SGM.
+    """
+    source: List[str] = []
+    found: Dict[str, List[str]] = {}
+    parts = ["", "", *REFERENCE.split("\n".join(text))]
+    side, of_set, of_text = "", "", ""
+    for tag, attributes, content in zip(parts[::3], parts[1::3], parts[2::3]):
+        label = dict(LABEL.findall(attributes))
+        if tag.lower() == "refset":
+            side, of_set, of_text = "", label.get("refid", ""), ""
+        elif tag:
+            side, of_text = tag.lower(), label.get("sysid") or label.get("translator", "")
+        if side != "hyp" and OPENED.search(content):
+            named = f"{of_set} {of_text}".strip()
+            segments = source if side == "src" else found.setdefault(named, [])
+            segments.extend(read_segments(content.split("\n"), name))
+    return source, found

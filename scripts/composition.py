@@ -17,7 +17,7 @@ from capsnmt.cli import ConfigurationError, OneLineParser, run_command
 from capsnmt.corpora.prepared import PreparedData
 from capsnmt.evaluation.outputs import read_lines
 from capsnmt.evaluation.scores import Spread, spread
-from capsnmt.evaluation.significance import Seeds, difference_of
+from capsnmt.evaluation.significance import difference_of
 from capsnmt.files import write_all
 from capsnmt.pages.page import Markdown, Table
 from capsnmt.report.tables import MINUS, NONE, difference_cell, mean_cell
@@ -74,9 +74,8 @@ def lines(task: str, rows: List[TrainedRow]) -> Iterator[List[str]]:
 
 def welch(one: Spread, other: Spread) -> Optional[Tuple[float, float]]:
     """Return Welch's 95% interval of the difference of two means over seeds."""
-    seeds = (Seeds(np.array(x.values), np.zeros((len(x.values), 1))) for x in (one, other))
-    found = difference_of(*seeds)
-    return None if found is None else found.test(sentences=False)[1]
+    seeds = ((np.array(x.values), np.zeros((len(x.values), 1))) for x in (one, other))
+    return difference_of(*seeds).get("welch_interval")
 
 
 def reach(bounds: Optional[Tuple[float, float]]) -> str:

@@ -32,11 +32,10 @@ from capsnmt.analysis.base import (
 )
 from capsnmt.analysis.hooks import attentions
 from capsnmt.analysis.plots import PointsByLayer
-from capsnmt.evaluation.metrics import measure_of
+from capsnmt.evaluation.metrics import measure_of, multi_bleu_metric
 from capsnmt.evaluation.resampling import resample
 from capsnmt.evaluation.scores import RANDOMIZATION, SAMPLES, SEED, Test
 from capsnmt.evaluation.significance import scores_of
-from capsnmt.evaluation.tokenised_bleu import multi_bleu_metric
 from capsnmt.models.config import ATTENTIONS
 
 Key = Tuple[Any, ...]

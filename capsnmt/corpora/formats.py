@@ -13,9 +13,8 @@ from typing import Callable, Dict, Iterable, Iterator, Sequence, Tuple
 from capsnmt.cli import ConfigurationError
 from capsnmt.corpora.archives import Text
 from capsnmt.evaluation.text import remove_bpe
-from capsnmt.forms import plain
+from capsnmt.forms import plain, read_segments, read_texts
 from capsnmt.lines import read_lines
-from capsnmt.markup import read_segments, read_texts
 
 # Some programs end a line at these, which would shift one side of a corpus: they become spaces.
 FALSE_ENDS = re.compile("[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
@@ -46,11 +45,6 @@ def read_talks(text: Iterable[str], name: str, column: int) -> Iterator[str]:
     and are dropped.
     """
     return (line.strip() for line in text if not TALK.match(line))
-
-
-def read_talks_with_titles(text: Iterable[str], name: str, column: int) -> Iterator[str]:
-    """Yield the same, with titles and descriptions: fairseq's ``prepare-iwslt14.sh`` keeps them."""
-    return read_talks((TITLE.sub("", line) for line in text), name, column)
 
 
 def read_columns(text: Iterable[str], name: str, column: int) -> Iterator[str]:
@@ -109,7 +103,10 @@ FORMATS: Dict[str, Reader] = {
     "iwslt-xml": lambda text, name, column: read_segments(text, name),
     "wmt-xml": read_column_of_texts,
     "iwslt-tags": read_talks,
-    "iwslt-titles": read_talks_with_titles,
+    # the same with titles and descriptions: fairseq's prepare-iwslt14.sh keeps them
+    "iwslt-titles": lambda text, name, column: read_talks(
+        (TITLE.sub("", line) for line in text), name, column
+    ),
     "tsv": read_columns,
     "libreoffice-help": read_page,
 }

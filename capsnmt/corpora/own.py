@@ -13,9 +13,8 @@ from capsnmt.corpora.archives import Text
 from capsnmt.corpora.raw import read_pairs
 from capsnmt.corpora.recipe import NOT_TESTS, Piece, Recipe, Segmentation, Source, sides_of
 from capsnmt.evaluation.text import base_language
-from capsnmt.forms import MARKED
+from capsnmt.forms import MARKED, read_texts
 from capsnmt.lines import read_lines
-from capsnmt.markup import read_texts
 
 # D: merges for corpora of fewer pairs than this; little text has no use for rare subwords. They are
 # those of published recipes: 10,000 for Multi30k (29,000 pairs), 32,000 for WMT's millions.
@@ -122,6 +121,7 @@ def _pieces(split: str, files: Sequence[str], languages: Tuple[str, str]) -> Tup
     **D**: one file of the source and several of the target are a test set with its references.
     """
     flag, is_test = f"--{split}", split not in NOT_TESTS
+    given = f"{flag} {' '.join(files)}"
     paths = [_absolute(flag, name) for name in files]
     if all(name.endswith(TSV) for name in files):
         for path, name in zip(paths, files):
@@ -131,7 +131,7 @@ def _pieces(split: str, files: Sequence[str], languages: Tuple[str, str]) -> Tup
     marked = {bool(MARKED.search(path)) for path in paths}
     if len(marked) > 1:
         raise ConfigurationError(
-            f"{flag} {' '.join(files)}: some are markup and some are not; give both sides alike"
+            f"{given}: some are markup and some are not; give both sides alike"
         )
     sides = [[path for path in paths if language_of(path) == side] for side in languages]
     if sides == [[], []] and (len(paths) == 2 or is_test):
@@ -140,8 +140,8 @@ def _pieces(split: str, files: Sequence[str], languages: Tuple[str, str]) -> Tup
     stems = [[path.rpartition(f".{language_of(path)}")[0] for path in each] for each in sides]
     if stems[0] != stems[1] and sorted(stems[0]) == sorted(stems[1]):
         raise ConfigurationError(
-            f"{flag} {' '.join(files)}: the names of both sides are in another order, and files "
-            f"are paired in their order; give both sides in one"
+            f"{given}: the names of both sides are in another order, and files are paired in their "
+            f"order; give both sides in one"
         )
     if marked == {True} and len(paths) == 1:  # it has both sides
         rows = [paths]
@@ -150,16 +150,15 @@ def _pieces(split: str, files: Sequence[str], languages: Tuple[str, str]) -> Tup
     if sum(map(len, rows)) != len(paths):
         several = ", one source and its references" if is_test else ""
         raise ConfigurationError(
-            f"{flag} {' '.join(files)}: {counts[0]} of {len(paths)} files end in .{languages[0]} "
-            f"and {counts[1]} in .{languages[1]}; give as many of each{several}, or tables that "
-            f"end in .tsv"
+            f"{given}: {counts[0]} of {len(paths)} files end in .{languages[0]} and {counts[1]} in "
+            f".{languages[1]}; give as many of each{several}, or tables that end in .tsv"
         )
     pieces = tuple(_piece(flag, row, languages, marked == {True}) for row in rows)
     most = max(len(piece.file) for piece in pieces) - 1
     if most > 1 and (len(pieces) > 1 or not is_test):
         raise ConfigurationError(
-            f"{flag} {' '.join(files)}: {most} references, which only a --test of one source may "
-            f"have; give files of one text"
+            f"{given}: {most} references, which only a --test of one source may have; give files "
+            f"of one text"
         )
     return pieces
 

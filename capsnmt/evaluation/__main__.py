@@ -22,9 +22,8 @@ from capsnmt.cli import (
     shown,
 )
 from capsnmt.evaluation.compare_mt import PAGE, check_folder
-from capsnmt.evaluation.outputs import parse_systems, split_paths
+from capsnmt.evaluation.outputs import SET, Settings, parse_systems, split_paths
 from capsnmt.evaluation.scores import COMPARABLE, METRICS, RANDOMIZATION, SAMPLES, SEED, Test
-from capsnmt.evaluation.settings import SET, Settings
 from capsnmt.evaluation.text import DETOKENIZE, REMOVE_BPE, language, text_format
 
 INPUTS = ("generate", "plain")  # output of fairseq-generate, or lines
@@ -71,51 +70,27 @@ def build_parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("systems", nargs="+", metavar="SYSTEM", help="PATH or NAME=PATH,PATH,... (one per seed)")
     add("--baseline", metavar="SYSTEM", help="test the systems against this one (name or PATH)")
-    add(
-        "--reference",
-        action="append",
-        required=True,
-        metavar="FILE",
-        help="raw reference, one segment per line; repeated for several references",
-    )
-    add(
-        "--test-sets",
-        type=comma_list(),
-        default=[],
-        metavar="NAME,...",
-        help=f"several: each takes the place of {SET} in all paths; differences are of their means",
-    )
-    add(
-        "--tokenized-reference",
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="for tokenised BLEU of the tokens as decoded; repeated for several references",
-    )
+    reference = "raw reference, one segment per line; repeated for several references"
+    add("--reference", action="append", required=True, metavar="FILE", help=reference)
+    sets = f"several: each takes the place of {SET} in all paths; differences are of their means"
+    add("--test-sets", type=comma_list(), default=[], metavar="NAME,...", help=sets)
+    tokens = "for tokenised BLEU of the tokens as decoded; repeated for several references"
+    add("--tokenized-reference", action="append", default=[], metavar="FILE", help=tokens)
     add("--source", metavar="FILE", help="tokens for BLEU by source length (default: the S- lines)")
     add("--input", choices=INPUTS, default=INPUTS[0], help="default: output of fairseq-generate")
     add("--remove-bpe", choices=REMOVE_BPE, help="default: subword_nmt, or none if plain")
-    add(
-        "--detokenize", choices=DETOKENIZE, help="default: moses, or none if plain or sentencepiece"
-    )
+    joined = "default: moses, or none if plain or sentencepiece"
+    add("--detokenize", choices=DETOKENIZE, help=joined)
     rules = "for detokenisation and BLEU's tokeniser (default: from fairseq-generate's log)"
     add("--target-lang", type=language, metavar="LANG", help=rules)
-    add(
-        "--metrics",
-        type=primary_metrics,
-        default=[*METRICS],
-        metavar="METRIC,...",
-        help=f"the primary scores (default {','.join(METRICS)}); bleu is always one",
+    primary = f"the primary scores (default {','.join(METRICS)}); bleu is always one"
+    add("--metrics", type=primary_metrics, default=[*METRICS], metavar="METRIC,...", help=primary)
+    given = (
+        "scores of every segment by COMET, MetricX or another program: one number per line, or "
+        "comet-score's .json; METRIC is a name for the tables"
     )
-    add(
-        "--segment-scores",
-        nargs="+",
-        action="append",
-        default=[],
-        metavar=("METRIC", "SYSTEM=FILE"),
-        help="scores of every segment by COMET, MetricX or another program: one number per line, "
-        "or comet-score's .json; METRIC is a name for the tables",
-    )
+    names = ("METRIC", "SYSTEM=FILE")
+    add("--segment-scores", nargs="+", action="append", default=[], metavar=names, help=given)
     tests = f"paired test of one output against another (default {RANDOMIZATION})"
     samples, seeds = at_least(1, MOST_SAMPLES), at_least(1, LARGEST_SEED)
     numbers = " or ".join(f"{number} for {method}" for method, number in SAMPLES.items())
@@ -123,12 +98,8 @@ def build_parser() -> argparse.ArgumentParser:
     add("--samples", type=samples, metavar="N", help=f"of the test (default {numbers})")
     add("--seed", type=seeds, default=SEED, metavar="S", help=f"of the test (default {SEED})")
     add("--compare-mt", type=Path, metavar="DIR", help="also write compare-mt's report to DIR")
-    add(
-        "--plan",
-        type=above_zero,
-        metavar="BLEU",
-        help="also say how many seeds show such a difference with probability 0.8",
-    )
+    seeds_needed = "also say how many seeds show such a difference with probability 0.8"
+    add("--plan", type=above_zero, metavar="BLEU", help=seeds_needed)
     add("--details", action="store_true", help="also print each output, lengths and the sign test")
     add("--json", type=Path, metavar="FILE", help="also write the record as JSON")
     return parser

@@ -15,13 +15,13 @@ from capsnmt.cli import ConfigurationError, say
 from capsnmt.evaluation.compare_mt import write_report
 from capsnmt.evaluation.metrics import (
     Measure,
-    bleu_of,
     buckets_of,
     build_metrics,
     measure_of,
     segment_mean,
+    tokenise,
 )
-from capsnmt.evaluation.outputs import Output, Systems, read_systems
+from capsnmt.evaluation.outputs import Output, Settings, Systems, read_systems
 from capsnmt.evaluation.planning import plans
 from capsnmt.evaluation.resampling import Scored, resample
 from capsnmt.evaluation.scores import (
@@ -34,29 +34,25 @@ from capsnmt.evaluation.scores import (
     checksum,
 )
 from capsnmt.evaluation.segment_scores import read_segment_scores
-from capsnmt.evaluation.settings import Settings
 from capsnmt.evaluation.significance import compare, scores_of, sign_test
 from capsnmt.evaluation.test_set import read_test_set
 from capsnmt.evaluation.text import base_language
-from capsnmt.evaluation.tokenised_bleu import tokenise
 from capsnmt.files import installed_version
 
 
 def evaluate(settings: Settings) -> Union[Evaluation, Evaluations]:
     """Read, score and test some systems, on one test set or on several."""
-    found = _evaluate_all(settings)
+    found: Union[Evaluation, Evaluations]
+    if settings.test_sets:
+        found = evaluate_sets({name: settings.of(name) for name in settings.test_sets})
+    else:
+        found, _ = _evaluate(settings)
     if settings.plan is None:
         return found
-    made = plans(settings.plan, found.comparisons)
+    made = [*plans(settings.plan, found.comparisons)]
     if not made:
         say(f"note: --plan {settings.plan:g}: all seeds have the same scores, or there are too few")
     return replace(found, plans=made)
-
-
-def _evaluate_all(settings: Settings) -> Union[Evaluation, Evaluations]:
-    if settings.test_sets:
-        return evaluate_sets({name: settings.of(name) for name in settings.test_sets})
-    return _evaluate(settings)[0]
 
 
 def evaluate_sets(
@@ -97,10 +93,6 @@ def _evaluate(
             "BLEU's 13a tokeniser are used"
         )
     test = settings.test if settings.tested else None
-    given = {
-        metric: read_segment_scores(metric, files, systems, segments)
-        for metric, files in settings.segment_scores.items()
-    }
     tokenised = tokenise(test_set, outputs)
     if settings.compare_mt is not None and tokenised is None:
         raise ConfigurationError(
@@ -111,46 +103,34 @@ def _evaluate(
     metrics = build_metrics(language, test_set.references, settings.metrics)
     if "chrf++" in {*settings.metrics} - {*metrics}:
         say(f"note: chrF2++ is left out: it counts words, which {language} does not separate")
-    bleu = metrics["bleu"]
-
     measures = {name: measure_of(metric) for name, metric in metrics.items()}
     statistics: Dict[str, Tuple[Measure, List[np.ndarray]]] = {
         metric: (measure, [measure.statistics(each.hypotheses) for each in outputs])
         for metric, measure in measures.items()
     }
-    for metric, values in given.items():
-        mean = segment_mean(segments)
-        statistics[metric] = mean, [mean.statistics(values[each]) for each in outputs]
+    for metric, files in settings.segment_scores.items():
+        values, mean = read_segment_scores(metric, files, systems, segments), segment_mean(segments)
+        statistics[metric] = mean, [*map(mean.statistics, values)]
     places = _places(systems)
     pairs = paired(places, test)
-    checksums = {
-        name: checksum(lines)
-        for name, lines in (
-            ("reference", [*chain(*test_set.references)]),
-            ("source", test_set.source),
-        )
-        if lines is not None
-    }
+    compared = {"reference": [*chain(*test_set.references)], "source": test_set.source}
+    checksums = {name: checksum(text) for name, text in compared.items() if text is not None}
     content = int(checksums["reference"][:16], 16) if several else 0
     resampled = resample(statistics, pairs, test, content)
     by_metric = {name: scores_of(each, pairs, test) for name, each in resampled.items()}
-    of_bleu = statistics["bleu"][1]
+    bleu, of_bleu = statistics["bleu"]
     for each, rows in zip(outputs, of_bleu):
-        _check_order(each, rows, measures["bleu"])
-
+        _check_order(each, rows, bleu)
     scored: List[OutputScores] = []
     for place, (each, pair) in enumerate(zip(outputs, pairs)):
-        own = {name: by_metric[name][place] for name in measures}
-        if tokenised is not None:
-            own.update(tokenised.scores(each, base_language(language) == "de"))
-        own.update({name: by_metric[name][place] for name in given})
-        rows = of_bleu[place]
+        found, rows = {name: own[place] for name, own in by_metric.items()}, of_bleu[place]
+        words = tokenised.scores(each, base_language(language) == "de") if tokenised else {}
         scored.append(
             OutputScores(
                 path=each.path,
-                scores=own,
+                scores={**{name: found[name] for name in measures}, **words, **found},
                 bleu_by_length={
-                    name: bleu_of(bleu, rows[numbers].sum(0)) for name, numbers in buckets.items()
+                    name: bleu.score(rows[numbers].sum(0)) for name, numbers in buckets.items()
                 },
                 sign_test=None if pair == place else sign_test(bleu, of_bleu[pair], rows),
             )
@@ -204,11 +184,9 @@ def paired(places: Mapping[str, Sequence[int]], test: Optional[Test]) -> List[in
 
     That is the only one, or that of the same place among the seeds, if both have as many.
     """
-    (_, firsts), *others = places.items()
-    pairs = [*chain(*places.values())]
-    for _, own in others if test is not None else []:
-        if len(firsts) == 1:
-            pairs[own[0] : own[-1] + 1] = [firsts[0]] * len(own)
-        elif len(own) == len(firsts):
-            pairs[own[0] : own[-1] + 1] = firsts
+    firsts, *_ = places.values()
+    pairs: List[int] = []
+    for own in places.values():
+        rivals = [*firsts] * (len(own) if len(firsts) == 1 else 1)
+        pairs += rivals if test is not None and len(rivals) == len(own) else own
     return pairs

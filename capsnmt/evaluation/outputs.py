@@ -1,4 +1,4 @@
-r"""The outputs of the systems to score: which files, and their tokens as text.
+r"""The settings of an evaluation, and the outputs of the systems: which files, and their text.
 
 For every sentence fairseq-generate prints tab-separated lines that begin with a letter and the
 number of the sentence, in the order of decoding (by length), between log lines::
@@ -11,26 +11,60 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
-from capsnmt import lines
+from capsnmt import forms, lines
 from capsnmt.cli import ConfigurationError, say
+from capsnmt.evaluation.scores import Test
 from capsnmt.evaluation.text import REMOVE_BPE, TextFormat, remove_bpe
-from capsnmt.forms import LOST, MARKED, MARKS, UNKNOWN, Fixes, check_words, one_form, plain
-from capsnmt.markup import read_segments
 
 RECORD = re.compile(r"([SH])-(\d+)(?:\t|$)")
 DICTIONARY = re.compile(r"\| \[([^\]\s]+)\] dictionary: \d+ types")
-PIECE = MARKS["sentencepiece"]
+PIECE = forms.MARKS["sentencepiece"]
 # how subwords are joined: those of a known kind, and others; a model may write unknown words
-JOIN: Fixes = {
+JOIN: forms.Fixes = {
     **{f"marks of subwords ({kind})": f"give --remove-bpe {kind}" for kind in REMOVE_BPE[1:]},
-    UNKNOWN: None,
-    LOST: None,  # of a model of bytes
+    forms.UNKNOWN: None,
+    forms.LOST: None,  # of a model of bytes
 }
 JOINED = "give text without them"
+SET = "{set}"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The settings of an evaluation."""
+
+    systems: Mapping[str, Sequence[str]]  # name -> a file for each seed; the baseline first
+    text: TextFormat  # how a file becomes text
+    references: Sequence[str]  # raw, one or more
+    metrics: Sequence[str]  # keys of METRICS
+    tested: bool  # whether the systems are tested against the first
+    test: Test
+    tokenized_references: Sequence[str] = ()  # without one, both sides are tokenised with Moses
+    source: Optional[str] = None  # tokens, for BLEU by length; None: the S- lines
+    # metric -> system -> FILE[,FILE...]
+    segment_scores: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    compare_mt: Optional[Path] = None  # the folder of compare-mt's report
+    test_sets: Sequence[str] = ()  # their names, which take the place of {set} in all paths
+    plan: Optional[float] = None  # a difference in BLEU that more seeds are to show
+    details: bool = False  # whether all that the record has is printed
+
+    def of(self, test_set: str) -> Settings:
+        """Return the settings of one of several test sets."""
+
+        def named(value: Any) -> Any:
+            if isinstance(value, Mapping):
+                return {key: named(each) for key, each in value.items()}
+            if isinstance(value, (list, tuple)):
+                return [named(each) for each in value]
+            return value.replace(SET, test_set) if isinstance(value, str) else value
+
+        of_paths = ("systems", "references", "tokenized_references", "source", "segment_scores")
+        paths = {name: named(getattr(self, name)) for name in of_paths}
+        return replace(self, test_sets=(), **paths)
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +137,7 @@ def read_systems(files: Mapping[str, Sequence[str]], text: TextFormat) -> System
         systems[name] = [read_output(*each, text) for each in zip(paths, labels)]
         for output in systems[name]:
             # D: also with --remove-bpe none: subwords have no score of words
-            check_words(output.tokens, output.label, JOINED, JOIN)
+            forms.check_words(output.tokens, output.label, JOINED, JOIN)
     return systems
 
 
@@ -119,14 +153,14 @@ def read_output(path: str, label: str, text: TextFormat) -> Output:
     if text.remove_bpe == "sentencepiece" and not any(map(PIECE.search, hypotheses)):
         # D: joining it once more would delete all spaces, and a perfect translation would have 0
         text = replace(text, remove_bpe="none")
-        marked = any(mark.search(line) for mark in MARKS.values() for line in hypotheses)
+        marked = any(mark.search(line) for mark in forms.MARKS.values() for line in hypotheses)
         if any(" " in line for line in hypotheses) and not marked:
             say(
                 f"warning: {label} has no marks of sentencepiece (\u2581), so it is taken as "
                 f"joined; give --remove-bpe none --detokenize none to say so"
             )
     # joined first: a subword may begin with an accent
-    tokens = one_form((remove_bpe(line, text.remove_bpe) for line in hypotheses), label)
+    tokens = forms.one_form((remove_bpe(line, text.remove_bpe) for line in hypotheses), label)
     return Output(
         label,
         path,
@@ -148,7 +182,8 @@ def read_lines(path: str) -> List[str]:
 def read_sentences(path: str) -> List[str]:
     """Read a text of one sentence a line, or the segments of a file that is named as markup."""
     text = read_lines(path)
-    return [*(read_segments(text, path) if MARKED.search(path) else plain(text, path))]
+    reader = forms.read_segments if forms.MARKED.search(path) else forms.plain
+    return [*reader(text, path)]
 
 
 def parse_generate_output(

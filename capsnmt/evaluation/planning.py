@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import List, Optional, Sequence, Tuple
+from typing import Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -15,26 +15,27 @@ WANTED = 0.8  # Card et al. 2020
 MOST = 200  # seeds
 
 
-def plan(effect: float, comparison: Comparison) -> Optional[Plan]:
-    """Plan an experiment by a finished one; ``None`` of one whose seeds say nothing.
+def plans(effect: float, comparisons: Sequence[Comparison]) -> Iterator[Plan]:
+    """Plan an experiment by each comparison in BLEU that says something of seeds.
 
     The deviation of a seed is that of both systems together (**D**: three seeds of one say little).
     What sentences add to the variance stays, however many seeds there are.
     """
-    if comparison.deviation is None or comparison.variance_over_sentences is None:
-        return None
-    of_seed, of_sentences = comparison.deviation**2, comparison.variance_over_sentences
-    return Plan(
-        system=comparison.system,
-        baseline=comparison.baseline,
-        metric=comparison.metric,
-        effect=effect,
-        deviation=comparison.deviation,
-        deviation_over_sentences=math.sqrt(of_sentences),
-        power={n: power(effect, (n, n), of_seed, of_sentences) for n in SHOWN},
-        needed=needed(effect, of_seed, of_sentences),
-        shown=detectable(comparison.seeds, of_seed, of_sentences),
-    )
+    for each in comparisons:
+        if each.metric != "bleu" or each.deviation is None or each.variance_over_sentences is None:
+            continue
+        of_seed, of_sentences = each.deviation**2, each.variance_over_sentences
+        yield Plan(
+            system=each.system,
+            baseline=each.baseline,
+            metric=each.metric,
+            effect=effect,
+            deviation=each.deviation,
+            deviation_over_sentences=math.sqrt(of_sentences),
+            power={n: power(effect, (n, n), of_seed, of_sentences) for n in SHOWN},
+            needed=needed(effect, of_seed, of_sentences),
+            shown=detectable(each.seeds, of_seed, of_sentences),
+        )
 
 
 def power(
@@ -80,9 +81,3 @@ def detectable(seeds: Tuple[int, int], of_seed: float, of_sentences: float) -> f
         else:
             high = middle
     return high
-
-
-def plans(effect: float, comparisons: Sequence[Comparison]) -> List[Plan]:
-    """Plan by each comparison in BLEU that says something of seeds."""
-    made = (plan(effect, each) for each in comparisons if each.metric == "bleu")
-    return [each for each in made if each is not None]

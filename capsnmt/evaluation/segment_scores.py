@@ -13,7 +13,7 @@ from typing import Dict, List, Mapping
 import msgspec
 
 from capsnmt.cli import ConfigurationError
-from capsnmt.evaluation.outputs import Output, Systems, read_lines, split_paths
+from capsnmt.evaluation.outputs import Systems, read_lines, split_paths
 
 FORMATS = "one number per line, or the .json of comet-score --to_json"
 
@@ -26,7 +26,7 @@ class CometSegment(msgspec.Struct):
 
 def read_segment_scores(
     metric: str, files: Mapping[str, str], systems: Systems, segments: int
-) -> Dict[Output, List[float]]:
+) -> List[List[float]]:
     """Read the scores of all outputs by one metric.
 
     ``files`` has ``FILE[,FILE...]`` of each system, one for each output.
@@ -36,7 +36,7 @@ def read_segment_scores(
         raise ConfigurationError(
             f"{flag} is for {', '.join(files)}; give a SYSTEM=FILE for each of {', '.join(systems)}"
         )
-    scores: Dict[Output, List[float]] = {}
+    scores: List[List[float]] = []
     for name, outputs in systems.items():
         paths = split_paths(files[name])
         if len(paths) != len(outputs):
@@ -44,8 +44,8 @@ def read_segment_scores(
                 f"{flag} {name}={files[name]} has {len(paths)} files, but {name} has "
                 f"{len(outputs)} outputs; give a file for each, in the same order"
             )
-        for path, output in zip(paths, outputs):
-            scores[output] = found = _read(path)
+        for path in paths:
+            scores.append(found := _read(path))
             finite = sum(map(math.isfinite, found))
             if not len(found) == finite == segments:
                 raise ConfigurationError(

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 from msgspec.structs import replace
-from sacrebleu.metrics.base import Metric
 
-from capsnmt.evaluation.metrics import bleu_of
+from capsnmt.evaluation.metrics import Measure
 from capsnmt.evaluation.resampling import Scored
 from capsnmt.evaluation.scores import (
     BOOTSTRAP,
@@ -18,6 +16,7 @@ from capsnmt.evaluation.scores import (
     FEW,
     RANDOMIZATION,
     Comparison,
+    Method,
     Score,
     SignTest,
     Test,
@@ -25,9 +24,13 @@ from capsnmt.evaluation.scores import (
 
 TIE = 1e-9  # scores of the same sums differ by less
 LEVEL = 0.95
+NONE = np.zeros(0)
+Seeds = Tuple[np.ndarray, np.ndarray]  # scores of a system's seeds, and [seeds, resamples] of them
 
 
-def p_value(test: Test, delta: float, resampled: np.ndarray, exchanged: np.ndarray) -> float:
+def p_value(
+    method: Method, delta: float, resampled: np.ndarray, exchanged: np.ndarray = NONE
+) -> float:
     """Return p of a difference, from those of the draws, d_b.
 
     - Approximate randomisation: (#{b: abs(d_b) >= abs(d)} + 1) / (B + 1).
@@ -39,13 +42,13 @@ def p_value(test: Test, delta: float, resampled: np.ndarray, exchanged: np.ndarr
     **D**: a difference that is as large counts, as p is defined; sacreBLEU's randomisation counts
     larger ones only.
     """
-    draws = exchanged if test.method == RANDOMIZATION else resampled
-    if test.method == BOOTSTRAP:
+    draws = exchanged if method == RANDOMIZATION else resampled
+    if method == BOOTSTRAP:
         if delta == 0:
             return 1.0
         counted = np.abs(draws) - np.abs(draws).mean() > abs(delta) + TIE
     else:
-        centre = 0 if test.method == RANDOMIZATION else draws.mean()
+        centre = 0 if method == RANDOMIZATION else draws.mean()
         counted = np.abs(draws - centre) >= abs(delta) - TIE
     return float((counted.sum() + 1) / (len(draws) + 1))
 
@@ -63,7 +66,7 @@ def scores_of(scored: Scored, pairs: Sequence[int], test: Optional[Test]) -> Lis
             if pair != number:
                 delta = score - scored.scores[pair]
                 drawn = resampled[number] - resampled[pair]
-                p = p_value(test, delta, drawn, scored.exchanged[number])
+                p = p_value(test.method, delta, drawn, scored.exchanged[number])
                 known.update(delta=delta, interval=interval_of(drawn), p_value=p)
         found.append(Score(score=score, signature=scored.measure.signature, **known))
     return found
@@ -75,41 +78,17 @@ def interval_of(draws: np.ndarray) -> Tuple[float, float]:
     return float(ordered[skipped]), float(ordered[len(draws) - skipped - 1])
 
 
-@dataclass(frozen=True)
-class Seeds:
-    """The scores of one system's seeds, and what they are on resamples of the test sets."""
+def student(delta: float, variance: float, freedom: float) -> Tuple[float, Tuple[float, float]]:
+    """Return p and the 95% interval of a difference that has Student's t."""
+    from scipy.stats import t
 
-    scores: np.ndarray  # [seeds]: means over the test sets
-    resampled: np.ndarray  # [seeds, resamples]
-    segments: float = math.inf  # of the smallest test set
-
-
-@dataclass(frozen=True)
-class Difference:
-    """A difference of two systems' means over seeds, with what is known of its variance."""
-
-    delta: float
-    of_seeds: float  # variance over seeds, of these sentences
-    of_sentences: float  # variance over sentences that is not in ``of_seeds``
-    freedom: float  # degrees of freedom of their sum
-    freedom_of_seeds: float
-    drawn: np.ndarray  # [resamples]: the difference on resamples of the sentences
-    deviation: float  # of a seed's score, of both systems together
-
-    def test(self, sentences: bool = True) -> Tuple[float, Tuple[float, float]]:
-        """Return p and the 95% interval, with ``sentences`` or, as Welch's, over seeds alone."""
-        from scipy.stats import t
-
-        variance = self.of_seeds + (self.of_sentences if sentences else 0)
-        freedom = self.freedom if sentences else self.freedom_of_seeds
-        error = math.sqrt(variance)
-        reach = float(t.ppf((1 + LEVEL) / 2, freedom)) * error
-        p = float(2 * t.sf(abs(self.delta) / error, freedom))
-        return p, (self.delta - reach, self.delta + reach)
+    error = math.sqrt(variance)
+    reach = float(t.ppf((1 + LEVEL) / 2, freedom)) * error
+    return float(2 * t.sf(abs(delta) / error, freedom)), (delta - reach, delta + reach)
 
 
-def difference_of(one: Seeds, other: Seeds) -> Optional[Difference]:
-    r"""Return the difference of two systems over seeds, sentences and test sets.
+def difference_of(one: Seeds, other: Seeds, segments: float = math.inf) -> Dict[str, Any]:
+    r"""Return what a comparison says of two systems' seeds, sentences and test sets.
 
     A hierarchical bootstrap draws the seeds of each system, then the sentences of each test set.
     With :math:`x_i` the score of seed i of n and :math:`x_{ib}` the same on resample b of the
@@ -129,33 +108,40 @@ def difference_of(one: Seeds, other: Seeds) -> Optional[Difference]:
     count three times (Owen 2007, *The pigeonhole bootstrap*): at no difference the plain draws
     have p < 0.05 in 0 to 20% of the experiments, this in about 5% (docs/evaluation.md).
 
-    ``None`` unless both have several seeds, and something varies.
+    Nothing is returned unless both have several seeds, and something varies. ``segments`` are those
+    of the smallest test set.
     """
-    sizes = [len(one.scores), len(other.scores)]
+    both = (one, other)
+    sizes = [len(scores) for scores, _ in both]
     if min(sizes) < 2:
-        return None
-    seeds = [float(each.scores.var(ddof=1)) / n for each, n in zip((one, other), sizes)]
-    drawn = one.resampled.mean(0) - other.resampled.mean(0)
-    both = sum(
-        float((each.resampled - each.resampled.mean(0)).var(1).sum()) / (n * (n - 1))
-        for each, n in zip((one, other), sizes)
-    )
-    of_seeds, unbiased = sum(seeds), 1 / (1 - 1 / one.segments)
-    of_sentences = max(0.0, (float(drawn.var()) - both) * unbiased)
-    delta = float(one.scores.mean() - other.scores.mean())
+        return {}
+    seeds = [float(scores.var(ddof=1)) / n for (scores, _), n in zip(both, sizes)]
+    of_seeds = sum(seeds)
     if of_seeds < TIE**2:  # all seeds are one output: nothing is known of seeds
-        return None
-    uncertain = sum(v**2 / (n - 1) for v, n in zip(seeds, sizes))
-    pooled = sum(v * n * (n - 1) for v, n in zip(seeds, sizes)) / (sum(sizes) - 2)
-    return Difference(
-        delta,
-        of_seeds,
-        of_sentences,
-        (of_seeds + of_sentences) ** 2 / (uncertain + of_sentences**2 / (one.segments - 1)),
-        of_seeds**2 / uncertain,
-        drawn,
-        math.sqrt(pooled),
+        return {}
+    drawn = one[1].mean(0) - other[1].mean(0)
+    luck = sum(
+        float((resampled - resampled.mean(0)).var(1).sum()) / (n * (n - 1))
+        for (_, resampled), n in zip(both, sizes)
     )
+    of_sentences = max(0.0, (float(drawn.var()) - luck) / (1 - 1 / segments))
+    delta, variance = float(one[0].mean() - other[0].mean()), of_seeds + of_sentences
+    uncertain = sum(v**2 / (n - 1) for v, n in zip(seeds, sizes))
+    freedom = variance**2 / (uncertain + of_sentences**2 / (segments - 1))
+    p, interval = student(delta, variance, freedom)
+    welch_p_value, welch_interval = student(delta, of_seeds, of_seeds**2 / uncertain)
+    pooled = sum(v * n * (n - 1) for v, n in zip(seeds, sizes)) / (sum(sizes) - 2)
+    return {
+        "p_value": p,
+        "interval": interval,
+        "variance_over_seeds": of_seeds,
+        "variance_over_sentences": of_sentences,
+        "freedom": freedom,
+        "deviation": math.sqrt(pooled),
+        "sentences_p_value": p_value(CENTRED, delta, drawn),
+        "welch_p_value": welch_p_value,
+        "welch_interval": welch_interval,
+    }
 
 
 def compare(
@@ -179,39 +165,23 @@ def compare(
         if any(metric not in each for each in sets):
             continue
         of_sets = [each[metric] for each in sets]
-        scores = np.mean([each.scores for each in of_sets], 0)
-        resampled = np.mean([each.resampled for each in of_sets], 0)
-        exchanged = np.mean([each.exchanged for each in of_sets], 0)
-        segments = [each.segments for each in of_sets]
+        scores, resampled, exchanged = (
+            np.mean([getattr(each, name) for each in of_sets], 0)
+            for name in ("scores", "resampled", "exchanged")
+        )
+        segments = min(each.segments for each in of_sets)
         of_metric: List[Comparison] = []
         for name, own in others:
             delta = float(scores[[*own]].mean() - scores[[*firsts]].mean())
             known: Dict[str, Any] = {}
-            ours, theirs = (
-                Seeds(scores[[*each]], resampled[[*each]], min(segments)) for each in (own, firsts)
-            )
-            difference = difference_of(ours, theirs) if min(segments) >= FEW else None
             if len(own) == len(firsts) == 1:
                 drawn = resampled[own[0]] - resampled[firsts[0]]
                 drawn = drawn[: None if test.method == RANDOMIZATION else test.samples]
-                p = p_value(test, delta, drawn, exchanged[own[0]])
-                known.update(p_value=p, interval=interval_of(drawn))
-            elif difference is not None:
-                p, ends = difference.test()
-                of_seeds_alone = difference.test(sentences=False)
-                known.update(
-                    p_value=p,
-                    interval=ends,
-                    variance_over_seeds=difference.of_seeds,
-                    variance_over_sentences=difference.of_sentences,
-                    freedom=difference.freedom,
-                    deviation=difference.deviation,
-                    sentences_p_value=p_value(
-                        replace(test, method=CENTRED), delta, difference.drawn, np.zeros(0)
-                    ),
-                    welch_p_value=of_seeds_alone[0],
-                    welch_interval=of_seeds_alone[1],
-                )
+                p = p_value(test.method, delta, drawn, exchanged[own[0]])
+                known = {"p_value": p, "interval": interval_of(drawn)}
+            elif segments >= FEW:
+                ours, theirs = ((scores[[*each]], resampled[[*each]]) for each in (own, firsts))
+                known = difference_of(ours, theirs, segments)
             seeds = len(own), len(firsts)
             of_metric.append(
                 Comparison(
@@ -261,7 +231,7 @@ def holm(p_values: Sequence[float]) -> List[float]:
     return corrected
 
 
-def sign_test(bleu: Metric, baseline: np.ndarray, system: np.ndarray) -> SignTest:
+def sign_test(bleu: Measure, baseline: np.ndarray, system: np.ndarray) -> SignTest:
     """Test whether a system's sentences are as often better than the baseline's as worse.
 
     This is the test of Collins, Koehn and Kucerova (2005), which Dou et al. (2019) use. BLEU does
@@ -274,12 +244,12 @@ def sign_test(bleu: Metric, baseline: np.ndarray, system: np.ndarray) -> SignTes
     conservative); the test is two-sided.
 
     ``baseline`` and ``system`` are the ``[segments, 10]`` of
-    :func:`~capsnmt.evaluation.metrics.bleu_of`.
+    :func:`~capsnmt.evaluation.metrics.smoothed_bleu`.
     """
     total = baseline.sum(0)
-    before = bleu_of(bleu, total)
+    before = bleu.score(total)
     changed = np.flatnonzero((baseline != system).any(1))
-    after = np.array([bleu_of(bleu, total - baseline[i] + system[i]) for i in changed])
+    after = np.array([bleu.score(total - baseline[i] + system[i]) for i in changed])
     better, worse = int((after > before).sum()), int((after < before).sum())
     ties = len(baseline) - better - worse
     return SignTest(better=better, worse=worse, ties=ties, p_value=two_sided(better, worse))

@@ -142,10 +142,11 @@ def _explanations(
     if tested:
         yield f"†, ‡: p below 0.05, 0.01 by Holm's correction over {len(tested)} test(s) of a table"
     for each in comparisons:
-        if (each.p_value or 1) < min(0.05, each.sentences_p_value or 0):
+        p, alone = each.p_value, each.sentences_p_value
+        if p is not None and alone is not None and p < min(0.05, alone):
             yield (
                 f"{each.system}, {each.metric}: over its sentences alone p is larger, "
-                f"{p_text(each.sentences_p_value)}: its seeds agree by luck; that one is corrected"
+                f"{p_text(alone)}: its seeds agree by luck; that one is corrected"
             )
 
 

@@ -7,11 +7,9 @@ from itertools import chain, combinations, permutations
 from typing import List, Optional, Sequence, Tuple
 
 from capsnmt.cli import ConfigurationError, say
-from capsnmt.evaluation.outputs import Output, read_lines, read_sentences
-from capsnmt.evaluation.settings import Settings
-from capsnmt.forms import MARKED, check_words, one_form, plain
+from capsnmt.evaluation.outputs import Output, Settings, read_lines, read_sentences
+from capsnmt.forms import MARKED, check_words, one_form, plain, read_texts
 from capsnmt.lines import blank_lines
-from capsnmt.markup import read_references
 
 TOKENISED = 100  # as many sentences that end in " ." are tokens: sacreBLEU's own limit
 
@@ -81,7 +79,12 @@ def _read_references(paths: Sequence[str], flag: str, fix: str) -> List[Tuple[st
     found: List[Tuple[str, List[str]]] = []
     for path in paths:
         lines = read_lines(path)
-        texts = read_references(lines, path) if MARKED.search(path) else {"": [*plain(lines, path)]}
+        if not MARKED.search(path):
+            texts = {"": [*plain(lines, path)]}
+        elif not (texts := read_texts(lines, path)[1]):
+            raise ConfigurationError(
+                f"{path}: no <seg> element of a reference; give one that has them"
+            )
         for label, text in texts.items():
             name = f"{flag}{path} ({label})" if len(texts) > 1 else f"{flag}{path}"
             found.append((name, one_form(text, name)))

@@ -8,9 +8,8 @@ from typing import Dict, Mapping, Optional, Sequence
 from capsnmt.cli import say
 from capsnmt.configurations.schema import Scoring
 from capsnmt.evaluation.evaluate import evaluate_sets
-from capsnmt.evaluation.outputs import Output, Systems, read_output
+from capsnmt.evaluation.outputs import Output, Settings, Systems, read_output
 from capsnmt.evaluation.scores import RANDOMIZATION, SAMPLES, SEED, Evaluations, Test
-from capsnmt.evaluation.settings import Settings
 from capsnmt.evaluation.text import TextFormat, text_format
 from capsnmt.runs.finished import FinishedRun
 from capsnmt.runs.trained_rows import TrainedRow

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from capsnmt.analysis import ablation
 from capsnmt.analysis.ablation import GENERATION, subword_marks
-from capsnmt.evaluation.tokenised_bleu import multi_bleu
+from capsnmt.evaluation.metrics import multi_bleu
 from tests.analysis.small_models import (
     LENGTHS,
     SCOPE,

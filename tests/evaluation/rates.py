@@ -6,14 +6,14 @@ python -m tests.evaluation.rates
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from itertools import product
 from typing import Callable, Dict, Iterator, List, Sequence, Tuple
 
 import numpy as np
 from sacrebleu.metrics import BLEU
-from sacrebleu.metrics.base import Metric
 
-from capsnmt.evaluation.metrics import measure_of, segment_mean
+from capsnmt.evaluation.metrics import Measure, measure_of, segment_mean
 from capsnmt.evaluation.resampling import resample
 from capsnmt.evaluation.scores import BOOTSTRAP, CENTRED, RANDOMIZATION, Comparison, Method, Test
 from capsnmt.evaluation.significance import compare, p_value, sign_test
@@ -25,11 +25,11 @@ SOURCES = {"seeds": (1.0, 0.0, 0.2), "sentences": (0.2, 1.0, 0.5), "luck": (0.2,
 
 
 def sentences(
-    statistics: Sequence[np.ndarray], scores: Callable[[np.ndarray], np.ndarray], method: Method
+    statistics: Sequence[np.ndarray], tested: Callable[..., float]
 ) -> Callable[[np.random.Generator], float]:
     """Return an experiment without a difference: which system translated a segment is drawn.
 
-    ``statistics`` are those ``[segments, K]`` of two real outputs, ``scores`` is a metric of sums.
+    ``statistics`` are those ``[segments, K]`` of two real outputs; ``tested`` returns p of two.
     """
 
     def experiment(random: np.random.Generator) -> float:
@@ -37,27 +37,23 @@ def sentences(
         swapped = random.integers(2, size=(SEGMENTS, 1), dtype=bool)
         one, other = (each[chosen] for each in statistics)
         pair = [np.where(swapped, other, one), np.where(swapped, one, other)]
+        return tested(random, pair)
+
+    return experiment
+
+
+def paired(scores: Callable[[np.ndarray], np.ndarray], method: Method) -> Callable[..., float]:
+    """Return the test of two outputs by a metric of sums of their statistics."""
+
+    def tested(random: np.random.Generator, pair: Sequence[np.ndarray]) -> float:
         test = Test(baseline="a", method=method, samples=300, seed=int(random.integers(2**31)))
-        measure = segment_mean(SEGMENTS)
-        measure = type(measure)("", measure.statistics, lambda sums: float(scores(sums)), scores)
+        mean = segment_mean(SEGMENTS)
+        measure = replace(mean, score=lambda sums: float(scores(sums)), scores=scores)
         found = resample({"x": (measure, pair)}, [0, 0], test, fewest=300)["x"]
         drawn = found.resampled[1] - found.resampled[0]
-        return p_value(test, found.scores[1] - found.scores[0], drawn, found.exchanged[1])
+        return p_value(method, found.scores[1] - found.scores[0], drawn, found.exchanged[1])
 
-    return experiment
-
-
-def signs(statistics: Sequence[np.ndarray], bleu: Metric) -> Callable[..., float]:
-    """Return an experiment of the sign test without a difference, as :func:`sentences`."""
-
-    def experiment(random: np.random.Generator) -> float:
-        chosen = random.integers(len(statistics[0]), size=SEGMENTS)
-        swapped = random.integers(2, size=(SEGMENTS, 1), dtype=bool)
-        one, other = (each[chosen] for each in statistics)
-        pair = np.where(swapped, other, one), np.where(swapped, one, other)
-        return sign_test(bleu, *pair).p_value
-
-    return experiment
+    return tested
 
 
 def trained(
@@ -95,8 +91,7 @@ def plain_bootstrap(random: np.random.Generator, outputs: Sequence[np.ndarray]) 
     chosen = [random.multinomial(seeds, [1 / seeds] * seeds, size=draws) / seeds for _ in "ab"]
     drawn = (scores[:, seeds:] * chosen[1]).sum(1) - (scores[:, :seeds] * chosen[0]).sum(1)
     delta = np.mean(outputs[seeds:]) - np.mean(outputs[:seeds])
-    test = Test(baseline="a", method=CENTRED, samples=draws, seed=1)
-    return p_value(test, float(delta), drawn, drawn)
+    return p_value(CENTRED, float(delta), drawn)
 
 
 def seeds_and_sentences(seeds: int, source: str, which: str, sets: int = 1) -> Callable[..., float]:
@@ -118,7 +113,7 @@ def rate(experiment: Callable[[np.random.Generator], float], experiments: int) -
     return float(np.mean([experiment(random) < 0.05 for _ in range(experiments)]))
 
 
-def lines(statistics: Sequence[np.ndarray], bleu: Metric, experiments: int) -> Iterator[str]:
+def lines(statistics: Sequence[np.ndarray], measure: Measure, experiments: int) -> Iterator[str]:
     """Yield the lines of the table, in percent."""
     yield "| p < 0.05 without a difference, in % | seeds | sentences | luck |"
     yield "| :-- | --: | --: | --: |"
@@ -128,9 +123,10 @@ def lines(statistics: Sequence[np.ndarray], bleu: Metric, experiments: int) -> I
         "sacreBLEU's bootstrap": BOOTSTRAP,
     }
     for name, method in named.items():
-        found = rate(sentences(statistics, measure_of(bleu).scores, method), experiments)
+        found = rate(sentences(statistics, paired(measure.scores, method)), experiments)
         yield f"| two outputs, BLEU: {name} |  | {100 * found:.1f} |  |"
-    found = rate(signs(statistics, bleu), experiments)
+    signs = sentences(statistics, lambda random, pair: sign_test(measure, *pair).p_value)
+    found = rate(signs, experiments)
     yield f"| two outputs, BLEU: sign test |  | {100 * found:.1f} |  |"
     tests = {
         "over seeds and sentences": ("p_value", 1),
@@ -155,9 +151,8 @@ def main(experiments: int = 10000) -> None:
     folder = real_data("significance")
     names = ("ref", "sys1", "sys2")
     reference, *outputs = (read_gzip(folder / f"ted.{name}.detok.eng.gz") for name in names)
-    bleu = BLEU(references=[reference])
-    statistics = [measure_of(bleu).statistics(each) for each in outputs]
-    for line in lines(statistics, bleu, experiments):
+    bleu = measure_of(BLEU(references=[reference]))
+    for line in lines([*map(bleu.statistics, outputs)], bleu, experiments):
         print(line, flush=True)
 
 

@@ -17,7 +17,7 @@ from sacrebleu.metrics import TER
 from capsnmt.cli import CLOSED_PIPE
 from capsnmt.evaluation.__main__ import main
 from capsnmt.evaluation.scores import METRICS, SAMPLES
-from tests.evaluation.conftest import Evaluate, outputs, scores
+from tests.evaluation.conftest import Evaluate, outputs
 from tests.evaluation.outputs import REFERENCE, TOKENS, generated, write_lines
 from tests.interpreter import interpreter
 
@@ -34,12 +34,6 @@ def test_tokens_are_scored_as_the_text_that_they_are(
     for metric in METRICS:
         assert generate[metric] == plain[metric]
         assert 0 < plain[metric]["score"] < 100
-
-
-def test_tokens_are_kept_on_request(files: Dict[str, str], evaluate: Evaluate) -> None:
-    flags = [f"x={files['good']}", "--reference", files["reference"]]
-    text, tokens = evaluate(*flags), evaluate(*flags, "--detokenize", "none")
-    assert scores(tokens)["x"] < scores(text)["x"]
 
 
 WARNINGS: Dict[str, Any] = {
@@ -89,8 +83,6 @@ def test_what_makes_a_score_doubtful_is_said(
     assert main(arguments) == 0
     printed = capsys.readouterr()
     assert warning in printed.err
-    if "too few" in warning:
-        assert "0.16" not in printed.out  # sacreBLEU's, 1 / 6
     if warning == "S- lines differ":
         assert "by source length" not in printed.out
     assert main([files["good"], "--reference", files["reference"]]) == 0

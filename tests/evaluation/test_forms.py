@@ -6,7 +6,7 @@ import gzip
 import json
 import unicodedata
 from pathlib import Path
-from typing import Any, Dict, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
 
 import pytest
 
@@ -31,6 +31,11 @@ def evaluated(folder: Path, *arguments: object) -> Tuple[Any, str]:
     done = command("capsnmt.evaluation", *arguments, "--json", target)
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(target.read_text("utf-8")), done.stderr
+
+
+def refuse(given: Sequence[object], *words: str) -> None:
+    done = command("capsnmt.evaluation", *given)
+    is_refusal(done.returncode, done.stderr, *words)
 
 
 def test_text_that_is_joined_already_keeps_its_spaces(
@@ -73,16 +78,15 @@ def test_marks_that_are_left_are_refused_with_their_fix_and_few_are_named(
     others = ["a </s>" if form.startswith("symbols") else "a"] * 11
     many, few = ([f"go {marked}", *others], [f"go {marked}", *["a"] * 11])
     many[1] = f"or {marked} now"
+    given = []
     for kind, lines in (("many", many), ("few", few)):
         path = write_lines(tmp_path / kind, generated(lines))
-        given = (f"x={path}", *flags.split(), "--reference", files["reference"])
-        done = command("capsnmt.evaluation", *given)
-        if kind == "many":
-            is_refusal(done.returncode, done.stderr, "x: ", form, "of 12 lines", marked, fix)
-        else:
-            assert done.returncode == 0
-            assert f"1 of 12 lines have {form}" in done.stderr.replace("marks of subwords (", "")
-            assert f"{fix} if they are not text" in done.stderr
+        given.append([f"x={path}", *flags.split(), "--reference", files["reference"]])
+    refuse(given[0], "x: ", form, "of 12 lines", marked, fix)
+    done = command("capsnmt.evaluation", *given[1])
+    assert done.returncode == 0
+    assert f"1 of 12 lines have {form}" in done.stderr.replace("marks of subwords (", "")
+    assert f"{fix} if they are not text" in done.stderr
 
 
 @pytest.mark.parametrize("column", ["-0.4132", "7", "H-7\t-0.4132"])
@@ -90,8 +94,7 @@ def test_a_table_is_no_text(files: Dict[str, str], tmp_path: Path, column: str) 
     """As of capsnmt-translate --scores or --nbest, or lines of fairseq-generate."""
     table = write_lines(tmp_path / "table", [f"{column}\t{line}" for line in REFERENCE])
     given = (table, "--input", "plain", "--reference", files["reference"])
-    done = command("capsnmt.evaluation", *given)
-    is_refusal(done.returncode, done.stderr, "12 of 12 lines have tabs", "give text without them")
+    refuse(given, "12 of 12 lines have tabs", "give text without them")
 
 
 @pytest.mark.parametrize("flag", ["--reference", "--tokenized-reference"])
@@ -106,8 +109,7 @@ def test_a_reference_of_subwords_or_of_unknown_words_is_refused(
     ):
         path = write_lines(tmp_path / "given", lines)
         given = (files["good"], "--reference", files["reference"], flag, path)
-        done = command("capsnmt.evaluation", *given)
-        is_refusal(done.returncode, done.stderr, str(path), form, fix)
+        refuse(given, str(path), form, fix)
 
 
 def test_unknown_words_of_a_model_are_counted(files: Dict[str, str], tmp_path: Path) -> None:
@@ -178,8 +180,8 @@ def test_every_reference_counts_and_all_of_them_are_recorded(
     assert f"references: {files['reference']}, {other}" in done.stdout
     few = write_lines(tmp_path / "few", REFERENCE[1:])
     for flag in ("--reference", "--tokenized-reference"):
-        done = command("capsnmt.evaluation", *given, flag, files["reference"], flag, few)
-        is_refusal(done.returncode, done.stderr, f"{few} has 11 segments", "has 12; give")
+        wrong = [*given, flag, files["reference"], flag, few]
+        refuse(wrong, f"{few} has 11 segments", "has 12; give")
 
 
 def test_references_in_markup_are_read_with_all_of_their_translators(
@@ -230,13 +232,11 @@ def test_markup_that_is_no_reference_is_refused(
 ) -> None:
     path = tmp_path / name
     path.write_text(content, "utf-8")
-    done = command("capsnmt.evaluation", files["good"], "--reference", path)
-    is_refusal(done.returncode, done.stderr, str(path), words)
+    wrong: List[Sequence[object]] = [(files["good"], "--reference", path)]
     if name == "text":
-        for given in (["--source", path], ["--tokenized-reference", path]):
-            given = [files["good"], "--reference", files["reference"], *given]
-            done = command("capsnmt.evaluation", *given)
-            is_refusal(done.returncode, done.stderr, str(path), words)
-        given = [path, "--input", "plain", "--reference", files["reference"]]
-        done = command("capsnmt.evaluation", *given)
-        is_refusal(done.returncode, done.stderr, str(path), words)
+        reference = ("--reference", files["reference"])
+        wrong += [(files["good"], *reference, "--source", path)]
+        wrong += [(files["good"], *reference, "--tokenized-reference", path)]
+        wrong += [(path, *reference, "--input", "plain")]
+    for given in wrong:
+        refuse(given, str(path), words)
