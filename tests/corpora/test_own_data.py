@@ -184,20 +184,6 @@ def test_training_pairs_of_one_text_on_both_sides_are_counted(files, run):
         assert ("54 of 54 training pairs have one text on both sides" in run(*words)) is warned
 
 
-def test_test_sets_in_elements_are_read_as_they_are_published(files, run):
-    for side, kind in (("en", "src"), ("de", "ref")):
-        segments = Path(f"v.{side}").read_text("utf-8").splitlines()
-        text = "".join(f'<seg id="{n}">{line}</seg>\n' for n, line in enumerate(segments, 1))
-        marked = f'<{kind}set setid="v"><doc docid="1">\n{text}</doc></{kind}set>\n'
-        for name in (f"v-{kind}.{side}.sgm", f"v-{kind}.xml"):
-            Path(name).write_text(marked, "utf-8")
-    given = "--train a.en a.de --valid v.en v.de --test x=v-src.en.sgm v-ref.de.sgm"
-    run(*given.split(), "--test", "y=v-src.xml", "v-ref.xml", *SMALL)
-    for side in ("en", "de"):
-        raw = [Path(f"out/raw/{split}.{side}").read_bytes() for split in ("valid", "x", "y")]
-        assert raw[0] == raw[1] == raw[2]
-
-
 def test_a_test_set_has_all_its_references_however_they_are_given(files, run, refuse):
     """Several files, or markup that has several; each is prepared, recorded and lower-cased."""
     sentences = {side: Path(f"v.{side}").read_text("utf-8").splitlines() for side in ("en", "de")}
@@ -208,16 +194,24 @@ def test_a_test_set_has_all_its_references_however_they_are_given(files, run, re
     Path("one.xml").write_text(wmt_xml(first, source=sources), "utf-8")
     Path("v.en.sgm").write_text(sgm(sources, key="refid"), "utf-8")
     Path("v.de.sgm").write_text(sgm(first, second, key="refid"), "utf-8")
+    Path("s.xml").write_text(sgm(sources, key="sysid"), "utf-8")
+    Path("r.xml").write_text(sgm(first, second, key="sysid"), "utf-8")
     Path("src.txt").write_bytes(Path("v.en").read_bytes())
     Path("ref0.txt").write_bytes(Path("v.de").read_bytes())
     Path("ref1.txt").write_bytes(Path("r1.de").read_bytes())
     words = "--train a.en a.de --lowercase --valid one.xml"
-    given = ("v.en v.de r1.de", "v.xml", "v.en.sgm v.de.sgm", "src.txt ref0.txt ref1.txt")
-    for name, test in zip("wxyz", given):
+    given = (
+        "v.en v.de r1.de",
+        "v.xml",
+        "v.en.sgm v.de.sgm",
+        "s.xml r.xml",
+        "src.txt ref0.txt ref1.txt",
+    )
+    for name, test in zip("vwxyz", given):
         words += f" --test {name}={test}"
     run(*words.split(), *SMALL)
     data = PreparedData(Path("out"))
-    for name in "wxyz":
+    for name in "vwxyz":
         paths = data.references(name, "de")
         assert [text(path) for path in paths] == [
             [line.lower() for line in lines] for lines in (first, second)

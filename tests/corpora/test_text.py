@@ -69,10 +69,16 @@ def test_no_other_separator_ends_a_line_or_stays_in_it(tmp_path, separator):
     assert read == ["one line", "next"]
 
 
-def test_several_texts_in_one_file_are_one_line(tmp_path):
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("<src>\n<seg>a</seg></src>\n<ref><seg>b</seg></ref>", "has ref and src, several texts"),
+        ("<seg>a\n<seg>b</seg>\n<seg>c</seg>", "segment 1 does not end"),
+    ],
+)
+def test_markup_of_other_segments_is_one_line(tmp_path, text, problem):
     """What else is not of its format: tests/frozen/data/refusals.txt."""
-    text = "<src>\n<seg>a</seg></src>\n<ref><seg>b</seg></ref>"
-    with pytest.raises(ConfigurationError, match=r"^.*has ref and src, several.*$"):
+    with pytest.raises(ConfigurationError, match=f"^.*{problem}.*$"):
         _read(tmp_path / "a", text, "sgm")
 
 
@@ -96,28 +102,27 @@ def test_tokeniser_gives_the_expected_tokens(name, language, line, tokens):
     assert make_tokeniser(name, language)(line) == tokens
 
 
-@pytest.mark.parametrize("name", ["characters", "jieba"])
-def test_chinese_is_restored_from_its_tokens(name):
-    for line in ("并称“一切‘终于’好起来了”。", "10:30开始——54,000名代表……在Google公司。"):
-        assert moses_detokenizer("zh")(make_tokeniser(name, "zh")(line)) == line
-
-
 @pytest.mark.parametrize(
-    ("language", "line"),
+    ("name", "language", "line"),
     [
-        ("de", "Wie geht's? Er sagt 'Halt' und Hans' Hund bellt."),
-        ("nl", "zo'n man, 's avonds"),
-        ("ca", "l'home d'aquí, col·lecció"),
-        ("tr", "Ankara'da"),
-        ("uk", "м'яч і п'ять"),
-        ("en", "I don't; it's the dogs' bed."),
-        ("fr", "l'homme d'ici"),
-        ("de", "Siehe http://a.org/x?y=1&z=2 oder ftp://b.de/c hier."),
-        ("en", "Have you seen http://a.org:80/b? What is https://c.org/d: a page?"),
+        *(
+            (name, "zh", line)
+            for name in ("characters", "jieba")
+            for line in ("并称“一切‘终于’好起来了”。", "10:30开始——54,000名代表……在Google公司。")
+        ),
+        ("moses", "de", "Wie geht's? Er sagt 'Halt' und Hans' Hund bellt."),
+        ("moses", "nl", "zo'n man, 's avonds"),
+        ("moses", "ca", "l'home d'aquí, col·lecció"),
+        ("moses", "tr", "Ankara'da"),
+        ("moses", "uk", "м'яч і п'ять"),
+        ("moses", "en", "I don't; it's the dogs' bed."),
+        ("moses", "fr", "l'homme d'ici"),
+        ("moses", "de", "Siehe http://a.org/x?y=1&z=2 oder ftp://b.de/c hier."),
+        ("moses", "en", "Have you seen http://a.org:80/b? What is https://c.org/d: a page?"),
     ],
 )
-def test_apostrophes_and_addresses_come_back(language, line):
-    restored = moses_detokenizer(language)(make_tokeniser("moses", language)(line))
+def test_text_comes_back_from_its_tokens(name, language, line):
+    restored = moses_detokenizer(language)(make_tokeniser(name, language)(line))
     if "Hans" in line:  # whether it opens a quote, nobody knows
         line, restored = line.partition("?")[0], restored.partition("?")[0]
     assert restored == line

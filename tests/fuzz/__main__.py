@@ -16,7 +16,7 @@ import traceback
 from contextlib import ExitStack, redirect_stdout, suppress
 from pathlib import Path
 from signal import SIGKILL, SIGXCPU
-from typing import Callable, Dict, List, NamedTuple, NoReturn, Optional, Sequence
+from typing import Callable, Dict, List, NoReturn, Optional, Sequence, Tuple
 
 from tests.forked import become
 from tests.fuzz import filesystems
@@ -28,24 +28,16 @@ BOUND = 60  # seconds of processor time, some fifty times what a command needs
 CRASHED = 70
 # Where a command runs, and how often of 100; its files are spoilt where the place is ordinary.
 PLACES, WEIGHTS = ("", "odd name", "full disk", "read-only"), (88, 4, 4, 4)
-
-
 ALLOWED = (0, 1, 2)  # success, failed work, bad setting
 LONGEST = 3000  # characters of an error: it names a value and a fix, not a file's content
 # Frames of our code. Those of the patches of the host are in every call of what they wrap.
 OURS = re.compile(rf'File "{re.escape(PLUGIN)}/(?!host\.py|launch/train\.py)[^"]*\.py", line \d+')
 
 
-class Spoilt(NamedTuple):
-    """How to run a command whose files are spoilt, and what was done, in words."""
-
-    arguments: List[str]
-    environment: Dict[str, str]
-    done: str
-
-
-def spoil(command: Command, folder: Path, chance: random.Random, times: int) -> Spoilt:
-    """Spoil some things of a command's copied folder."""
+def spoil(
+    command: Command, folder: Path, chance: random.Random, times: int
+) -> Tuple[List[str], Dict[str, str], str]:
+    """Spoil a command's copied folder; return its arguments and environment, and what was done."""
     arguments = list(command.arguments)
     environment: Dict[str, str] = {}
     done: List[str] = []
@@ -61,7 +53,7 @@ def spoil(command: Command, folder: Path, chance: random.Random, times: int) -> 
         else:
             environment = spoil_environment(folder, chance)
             done.append(f"environment {environment}")
-    return Spoilt([*command.fixed, *arguments], environment, "; ".join(done))
+    return [*command.fixed, *arguments], environment, "; ".join(done)
 
 
 def run_case(
@@ -80,8 +72,10 @@ def run_case(
     place = chance.choices(PLACES, WEIGHTS)[0] if spoils else ""
     folder = above / (chance.choice(filesystems.ODD_NAMES) if place == "odd name" else "b")
     shutil.copytree(template, folder, symlinks=True)
-    spoilt = spoil(command, folder, chance, chance.choice((1, 1, 2)) if spoils and not place else 0)
-    done = spoilt.done or f"{place or 'nothing spoilt'}, folder {folder.name!r}"
+    times = chance.choice((1, 1, 2)) if spoils and not place else 0
+    arguments, environment, done = spoil(command, folder, chance, times)
+    environment = {"TMPDIR": str(temporary), **environment}  # a case that is killed leaves files
+    done = done or f"{place or 'nothing spoilt'}, folder {folder.name!r}"
     outside = _listing(case, folder)
     with ExitStack() as mounts:
         if place == "read-only":
@@ -91,7 +85,7 @@ def run_case(
         if process == 0:
             full = place == "full disk"
             limit = (lambda: filesystems.fill_disk(chance)) if full else (lambda: None)
-            _become(command, spoilt, folder, temporary, writer, limit)
+            _become(command, arguments, environment, folder, writer, limit)
         os.close(writer)
         deadline = threading.Timer(10 * BOUND, os.killpg, (process, SIGKILL))  # of a busy machine
         deadline.start()
@@ -113,9 +107,9 @@ def run_case(
 
 def _become(
     command: Command,
-    spoilt: Spoilt,
+    arguments: List[str],
+    environment: Dict[str, str],
     folder: Path,
-    temporary: Path,
     errors: int,
     limit: Callable[[], None],
 ) -> NoReturn:
@@ -132,10 +126,9 @@ def _become(
         os.close(errors)
         # not that of pytest
         sys.stderr = open(2, "w", encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115
-        # a case that is killed leaves its temporary files
-        variables = {**os.environ, "TMPDIR": str(temporary), **spoilt.environment}
         limit()
-        become(command.entry, spoilt.arguments, {k: v for k, v in variables.items() if v})
+        variables = {**os.environ, **environment}
+        become(command.entry, arguments, {k: v for k, v in variables.items() if v})
     except SystemExit as end:
         status = end.code if isinstance(end.code, int) else int(end.code is not None)
         if isinstance(end.code, str):  # of fairseq's commands, as the interpreter prints it
@@ -160,23 +153,20 @@ def fault_of(wait_status: int, errors: str, folder: Path, is_fairseqs: bool = Fa
         by = os.WTERMSIG(wait_status)
         return "it hangs" if by in (SIGXCPU, SIGKILL) else f"signal {by} ended it"
     left = sorted(str(path.relative_to(folder)) for path in folder.rglob("*.part"))
+    status, last = os.WEXITSTATUS(wait_status), errors.rstrip("\n").rpartition("\n")[2]
     if "Traceback" in errors:
         if not is_fairseqs or OURS.search(errors):
             return "it ends with a traceback"
-    elif message := _fault_of_message(os.WEXITSTATUS(wait_status), errors, is_fairseqs):
-        return message
-    return f"it left {', '.join(left)}" if left else ""
-
-
-def _fault_of_message(status: int, errors: str, is_fairseqs: bool) -> str:
-    if status not in ALLOWED:
+    elif status not in ALLOWED:
         return f"its exit status is {status}"
-    last = errors.rstrip("\n").rpartition("\n")[2]
-    if is_fairseqs:  # its parser names every architecture
-        return "" if last or not status else f"it ends with {status} and without a word"
-    if status and not last.startswith("error: "):
+    elif is_fairseqs:  # its parser names every architecture
+        if status and not last:
+            return f"it ends with {status} and without a word"
+    elif status and not last.startswith("error: "):
         return f"it ends with {status} and without a line that begins with 'error: '"
-    return f"its error has {len(last)} characters" if len(last) > LONGEST else ""
+    elif len(last) > LONGEST:
+        return f"its error has {len(last)} characters"
+    return f"it left {', '.join(left)}" if left else ""
 
 
 def template_of(name: str, work: Path) -> Path:
