@@ -99,9 +99,20 @@ def check_line(text: str, where: str) -> None:
 class OneLineParser(argparse.ArgumentParser):
     """A parser that reports a bad flag in one line, without the usage text."""
 
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.register("type", Path, _path)
+
     def error(self, message: str) -> NoReturn:
         """Raise the message as a ``ConfigurationError``."""
         raise ConfigurationError(f"{' '.join(message.split())} (--help lists the flags)")
+
+
+def _path(text: str) -> Path:
+    """Return the path of a flag; an empty one, as of an unset variable, would be this folder."""
+    if not text:
+        raise argparse.ArgumentTypeError("'' is no path; give one, or . for this folder")
+    return Path(text)
 
 
 def at_least(minimum: int, maximum: int = 10**15) -> Callable[[str], int]:

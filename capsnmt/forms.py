@@ -54,6 +54,10 @@ OPENED = re.compile(r"<seg\b", re.IGNORECASE)
 # what begins segments of one reference, or of another text: a document of SGM, a side of WMT's XML
 REFERENCE = re.compile(r"<(refset|doc|src|ref|hyp)\b([^>]*)>", re.IGNORECASE)
 SIDE = re.compile(r"<(src|ref|hyp|tmx)\b", re.IGNORECASE)
+# what a segment is known by: its document, and its number there
+IDENTITY = re.compile(
+    r"""<(?:doc\b[^>]*?\bdocid|seg\b[^>]*?\bid)\s*=\s*["']?([^"'\s>]+)""", re.IGNORECASE
+)
 LABEL = re.compile(r"""\b(refid|sysid|translator)\s*=\s*["']([^"']*)""")
 
 
@@ -162,6 +166,18 @@ def read_segments(text: Iterable[str], name: str) -> Iterator[str]:
         what = f"segment {unended} does not end" if unended else "no <seg> element"
         raise ConfigurationError(f"{name}: {what}; give a complete file of SGM or IWSLT XML")
     return (" ".join(html.unescape(each).split()) for each in segments)
+
+
+def check_order(texts: Mapping[str, Iterable[str]]) -> None:
+    """Raise if files of markup, by their names, have the same segments in another order."""
+    (first, known), *others = (
+        (name, IDENTITY.findall("\n".join(text))) for name, text in texts.items()
+    )
+    for name, found in others:
+        if found != known and sorted(found) == sorted(known):
+            raise ConfigurationError(
+                f"{name} has the segments of {first} in another order; give both in one order"
+            )
 
 
 def read_texts(text: Iterable[str], name: str) -> Tuple[List[str], Dict[str, List[str]]]:

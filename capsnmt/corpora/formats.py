@@ -110,6 +110,7 @@ FORMATS: Dict[str, Reader] = {
     "tsv": read_columns,
     "libreoffice-help": read_page,
 }
+OF_SEGMENTS = ("sgm", "iwslt-xml")
 # formats of pages, whose paragraphs are aligned by their ids
 PAGES = ("libreoffice-help",)
 

@@ -14,12 +14,12 @@ from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Sequence, 
 from capsnmt.cli import ConfigurationError, say
 from capsnmt.corpora.archives import Text, copy_texts, is_archive
 from capsnmt.corpora.cleaning import judge_tokens
-from capsnmt.corpora.formats import PAGES, aligned, joined, read_text
+from capsnmt.corpora.formats import OF_SEGMENTS, PAGES, aligned, joined, read_text
 from capsnmt.corpora.parallel import LINES, chunk_of, map_chunks, map_jobs, with_progress
 from capsnmt.corpora.recipe import Piece, Recipe
 from capsnmt.corpora.text import make_tokeniser
 from capsnmt.files import remove
-from capsnmt.forms import Words
+from capsnmt.forms import Words, check_order
 from capsnmt.lines import blank_lines, read_lines
 
 SEED = 1  # of the pairs that are held out
@@ -101,6 +101,8 @@ def read_files(
                     f"{len(each)} are {side}; give the recipe's version"
                 )
         for number, row in enumerate(zip(*found)):
+            if piece.format in OF_SEGMENTS:
+                check_order({text.name: read_lines(text.path, text.name) for text in row})
             streams = [
                 read_text(text, piece.format, piece.columns.get(side, 1))
                 for text, side in zip(row, sides)

@@ -222,6 +222,15 @@ def test_a_test_set_has_all_its_references_however_they_are_given(files, run, re
     assert text(data.raw("valid", "de")) == text(data.raw("x", "de"))
     recorded = {Path(path).name for path in data.read_manifest().sources}
     assert {"r1.de", "v.xml", "ref1.txt", "v.de.sgm"} < recorded
+    # pairs are made in the order of segments
+    whole = sgm(first, key="refid")
+    start, *ends = (found.start() for found in re.finditer("<doc|(?<=</doc>)", whole))
+    middle, end = ends[0], ends[-1]
+    swapped = whole[:start] + whole[middle:end] + whole[start:middle] + whole[end:]
+    Path("w.de.sgm").write_text(swapped, "utf-8")
+    wrong = ["--train", "a.en", "a.de", "--test", "v.en.sgm", "w.de.sgm", "--output", "wrong"]
+    refuse(wrong, "w.de.sgm has the segments of", "v.en.sgm in another order; give")
+    refuse(["--train", "a.en", "a.de", "--output", ""], "--output", "'' is no path; give")
     # another text of a reference is another test set
     write_lines(Path("r1.de"), first)
     refuse([*words.split(), *SMALL], "the content of ", "r1.de")
