@@ -193,7 +193,7 @@ def comma_list(allowed: Collection[str] = ()) -> Callable[[str], List[str]]:
 
 def check_output_file(path: Path, where: str, inputs: Collection[Path] = ()) -> None:
     """Raise if a new file at ``path`` would replace a folder, a pipe, a device or an input."""
-    if path.resolve() in {each.resolve() for each in inputs}:
+    if os.path.realpath(path) in {*map(os.path.realpath, inputs)}:
         raise ConfigurationError(f"{where} {path} is a file that is read; choose another name")
     if path.exists() and not path.is_file():
         raise ConfigurationError(

@@ -11,6 +11,7 @@ checkpoints on torch >= 2.6.
 from __future__ import annotations
 
 import argparse
+import os
 import re
 from pathlib import Path
 from typing import Any, Dict, List, Sequence, Tuple
@@ -146,7 +147,7 @@ def chosen_paths(args: argparse.Namespace) -> List[Path]:
             f"--{choices[0][0]} chooses checkpoints from one folder, and the input is "
             f"{' '.join(map(str, inputs))}; give one folder, or drop the flag"
         )
-    if len({path.resolve() for path in inputs}) < len(inputs):
+    if len({*map(os.path.realpath, inputs)}) < len(inputs):
         raise ConfigurationError("a checkpoint is given twice; name each once")
     return inputs
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
@@ -201,7 +202,7 @@ def _absolute(flag: str, name: str) -> str:
     path = Path(name)
     if path.exists() and not path.is_file():
         raise ConfigurationError(f"{flag} {name} is no regular file; write its text to one")
-    if "{language}" in (found := str(path.parent.resolve() / path.name)):
+    if "{language}" in (found := os.path.join(os.path.realpath(path.parent), path.name)):
         raise ConfigurationError(f"{flag} {found}: {{language}} stands for a language; rename it")
     return found
 

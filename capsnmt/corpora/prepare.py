@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -256,9 +257,9 @@ class Preparation:
         # the lock is older than any output, and stays
         begun = any((self.folder / name).exists() for name in (LOCK, STEPS))
         needed = self.recipe.needed() if self.local is not None else ()
-        sources = {self._source(name).resolve() for name in needed}
+        sources = {os.path.realpath(self._source(name)) for name in needed}
         for path in (path for step in self.steps() for path in step.outputs):
-            if path.resolve() in sources or (path.exists() and not begun):
+            if os.path.realpath(path) in sources or (path.exists() and not begun):
                 raise ConfigurationError(
                     f"--output {self.folder}: the preparation would replace {path}, which it did "
                     f"not make; give another folder"

@@ -231,6 +231,8 @@ def test_a_test_set_has_all_its_references_however_they_are_given(files, run, re
     wrong = ["--train", "a.en", "a.de", "--test", "v.en.sgm", "w.de.sgm", "--output", "wrong"]
     refuse(wrong, "w.de.sgm has the segments of", "v.en.sgm in another order; give")
     refuse(["--train", "a.en", "a.de", "--output", ""], "--output", "'' is no path; give")
+    Path("loop").symlink_to("loop")
+    refuse(["--train", "loop/a.en", "loop/a.de", "--output", "wrong"], "a.en: cannot be read: Too")
     # another text of a reference is another test set
     write_lines(Path("r1.de"), first)
     refuse([*words.split(), *SMALL], "the content of ", "r1.de")
