@@ -170,11 +170,10 @@ def read_segments(text: Iterable[str], name: str) -> Iterator[str]:
 
 def check_order(texts: Mapping[str, Iterable[str]]) -> None:
     """Raise if files of markup, by their names, have the same segments in another order."""
-    (first, known), *others = (
-        (name, IDENTITY.findall("\n".join(text))) for name, text in texts.items()
-    )
-    for name, found in others:
-        if found != known and sorted(found) == sorted(known):
+    segments = {name: IDENTITY.findall("\n".join(text)) for name, text in texts.items()}
+    first = next(iter(texts), "")
+    for name, found in segments.items():
+        if found != segments[first] and sorted(found) == sorted(segments[first]):
             raise ConfigurationError(
                 f"{name} has the segments of {first} in another order; give both in one order"
             )

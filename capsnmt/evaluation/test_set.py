@@ -8,7 +8,7 @@ from typing import List, Optional, Sequence, Tuple
 
 from capsnmt.cli import ConfigurationError, say
 from capsnmt.evaluation.outputs import Output, Settings, read_lines, read_sentences
-from capsnmt.forms import MARKED, check_words, one_form, plain, read_texts
+from capsnmt.forms import MARKED, check_order, check_words, one_form, plain, read_texts
 from capsnmt.lines import blank_lines
 
 TOKENISED = 100  # as many sentences that end in " ." are tokens: sacreBLEU's own limit
@@ -35,6 +35,8 @@ def read_test_set(outputs: Sequence[Output], settings: Settings) -> TestSet:
         raise ConfigurationError(
             f"the systems translate into {' and '.join(languages)}; score one language at a time"
         )
+    files = (*settings.references, settings.source, *(each.path for each in outputs))
+    check_order({path: read_lines(path) for path in files if path and MARKED.search(path)})
     named = _read_references(settings.references, "", "give the raw reference")
     names = [name for name, _ in named]
     references = [[line.rstrip() for line in lines] for _, lines in named]

@@ -14,7 +14,7 @@ import pytest
 from capsnmt.corpora.prepared import PreparedData
 from tests.corpora.conftest import text, tree
 from tests.corpora.miniatures import lines, write_own
-from tests.evaluation.outputs import sgm, wmt_xml, write_lines
+from tests.evaluation.outputs import sgm, swapped, wmt_xml, write_lines
 from tests.real_data import real_data
 
 
@@ -223,11 +223,7 @@ def test_a_test_set_has_all_its_references_however_they_are_given(files, run, re
     recorded = {Path(path).name for path in data.read_manifest().sources}
     assert {"r1.de", "v.xml", "ref1.txt", "v.de.sgm"} < recorded
     # pairs are made in the order of segments
-    whole = sgm(first, key="refid")
-    start, *ends = (found.start() for found in re.finditer("<doc|(?<=</doc>)", whole))
-    middle, end = ends[0], ends[-1]
-    swapped = whole[:start] + whole[middle:end] + whole[start:middle] + whole[end:]
-    Path("w.de.sgm").write_text(swapped, "utf-8")
+    Path("w.de.sgm").write_text(swapped(sgm(first, key="refid")), "utf-8")
     wrong = ["--train", "a.en", "a.de", "--test", "v.en.sgm", "w.de.sgm", "--output", "wrong"]
     refuse(wrong, "w.de.sgm has the segments of", "v.en.sgm in another order; give")
     refuse(["--train", "a.en", "a.de", "--output", ""], "--output", "'' is no path; give")

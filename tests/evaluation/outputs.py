@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 from pathlib import Path
 from typing import Dict, Iterable, List, Optional, Sequence
 
@@ -78,6 +79,13 @@ def sgm(*texts: List[str], key: str) -> str:
     if key == "sysid":
         return f'<refset setid="x">{"".join(parts)}</refset>'
     return "".join(f'<refset refid="{n}">{part}</refset>' for n, part in enumerate(parts))
+
+
+def swapped(markup: str) -> str:
+    """The same with its documents in another order."""
+    start, *ends = (found.start() for found in re.finditer("<doc|(?<=</doc>)", markup))
+    middle, end = ends[0], ends[-1]
+    return markup[:start] + markup[middle:end] + markup[start:middle] + markup[end:]
 
 
 def wmt_xml(*texts: List[str], documents: int = 2, source: Sequence[str] = ()) -> str:

@@ -18,6 +18,7 @@ from tests.evaluation.outputs import (
     element,
     generated,
     sgm,
+    swapped,
     wmt_xml,
     write_lines,
 )
@@ -214,6 +215,10 @@ def test_references_in_markup_are_read_with_all_of_their_translators(
     segments.write_text(sgm(REFERENCE, key="sysid"), "utf-8")
     document, _ = evaluated(tmp_path, f"x={segments}", *as_plain, *system[1:])
     assert scores(document)["x"] == pytest.approx(100)
+    other_order = tmp_path / "other.sgm"
+    other_order.write_text(swapped(sgm(REFERENCE, key="sysid")), "utf-8")
+    given = (f"x={segments}", *as_plain, "--reference", other_order)
+    refuse(given, f"{segments} has the segments of", f"{other_order} in another order; give")
 
 
 @pytest.mark.parametrize(
