@@ -22,20 +22,14 @@ from fairseq.sequence_generator import SequenceGenerator
 from fairseq.utils import strip_pad
 from torch import Tensor
 
-from capsnmt.analysis.base import (
-    Analysis,
-    AttentionCall,
-    Batch,
-    Cell,
-    NotApplicableError,
-    StackStates,
-)
-from capsnmt.analysis.hooks import attentions
+from capsnmt.analysis.base import Analysis, Cell, NotApplicableError, StackStates, attentions
+from capsnmt.analysis.model import Batch
 from capsnmt.analysis.plots import PointsByLayer
 from capsnmt.evaluation.metrics import measure_of, multi_bleu_metric
 from capsnmt.evaluation.resampling import resample
 from capsnmt.evaluation.scores import RANDOMIZATION, SAMPLES, SEED, Test
 from capsnmt.evaluation.significance import scores_of
+from capsnmt.forms import MARKS
 from capsnmt.models.config import ATTENTIONS
 
 Key = Tuple[Any, ...]
@@ -127,17 +121,10 @@ class HeadAblation(LossAblation):
         ),
     )
 
-    def __init__(self, model: Any) -> None:
-        super().__init__(model)
-        self.heads: Dict[Tuple[str, int], int] = {}
-
-    def on_attention(self, call: AttentionCall) -> None:
-        self.heads[call.place, call.layer] = call.heads.size(1)
-
     def replacements(self, model: Any) -> Iterator[Replacement]:
         places = [*attentions(model.encoder), *attentions(model.decoder)]
         for place, layer, attention in sorted(places, key=lambda each: ATTENTIONS.index(each[0])):
-            for head in range(self.heads[place, layer]):
+            for head in range(attention.call_heads()):
                 changed = without_head(attention.attend, head)
                 yield (place, layer, head + 1), mock.patch.object(attention, "attend", changed)
 
@@ -265,7 +252,7 @@ def translate(sample: Any, progress: str) -> Tuple[List[str], List[str]]:
     """Return references and best translations, without subword marks, in the order of the data."""
     dictionary = sample.task.target_dictionary
     generator = SequenceGenerator([sample.model], dictionary, **GENERATION)
-    marks = subword_marks(dictionary)
+    marks = subword_marks(dictionary.symbols)
     found = {}
     for batch in sample.batches(progress):
         hypotheses = generator.generate([sample.model], batch.sample)
@@ -279,10 +266,7 @@ def translate(sample: Any, progress: str) -> Tuple[List[str], List[str]]:
     return list(references), list(best)
 
 
-def subword_marks(dictionary: Any) -> Optional[str]:
-    """Return fairseq's name of the segmentation that a dictionary shows; None for words."""
-    if any(symbol.startswith("\u2581") for symbol in dictionary.symbols):
-        return "sentencepiece"
-    if any(symbol.endswith("@@") for symbol in dictionary.symbols):
-        return "subword_nmt"
-    return None
+def subword_marks(symbols: Sequence[str]) -> Optional[str]:
+    """Return fairseq's name of the segmentation that a dictionary's symbols show, if any."""
+    shown = (x for x in ("sentencepiece", "subword_nmt") if any(map(MARKS[x].search, symbols)))
+    return next(shown, None)

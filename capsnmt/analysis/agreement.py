@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 import torch
 from torch import Tensor
 
-from capsnmt.analysis.base import Analysis, Cell, NotApplicableError, RoutingCall
-from capsnmt.analysis.hooks import places
-from capsnmt.analysis.plots import Figure, Matrices
+from capsnmt.analysis.base import Analysis, Cell, NotApplicableError, RoutingCall, places
+from capsnmt.analysis.plots import Figure, matrices
 from capsnmt.modules.algorithms import OF_HEADS, OF_LAYERS
 from capsnmt.modules.capsule_attention import CapsuleAttention
 from capsnmt.modules.disagreement import LENGTH_FLOOR
@@ -95,13 +95,16 @@ class Agreement(Analysis):
     @classmethod
     def figures(cls, models: Mapping[str, Any]) -> List[Figure]:
         return [
-            Matrices(
+            Figure(
                 f"agreement-{name}-{place}-{layer}",
                 f"Mean C of {name}, {place}, layer {layer}, over tokens, one panel per iteration. "
                 f"{C.size(1)} inputs in rows, {C.size(2)} output capsules in columns, sorted by "
                 "their strongest input.",
-                {f"iteration {number}": each for number, each in enumerate(C, 1)},
-                *("mean C", "input capsule", "output capsule"),
+                partial(
+                    matrices,
+                    {f"iteration {number}": each for number, each in enumerate(C, 1)},
+                    ("mean C", "input capsule", "output capsule"),
+                ),
             )
             for name, analysis in models.items()
             for (place, layer), C in analysis.maps().items()

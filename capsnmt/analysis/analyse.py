@@ -11,15 +11,12 @@ import msgspec
 
 from capsnmt.analysis.ablation import TEST, HeadAblation, LayerAblation, LayerBleu
 from capsnmt.analysis.agreement import Agreement
-from capsnmt.analysis.attention import AttentionStatistics, Disagreement
-from capsnmt.analysis.base import Analysis, Cell, NotApplicableError
-from capsnmt.analysis.head_tsne import HeadTSNE
-from capsnmt.analysis.hooks import observe
-from capsnmt.analysis.layer_weights import LayerWeights
+from capsnmt.analysis.base import Analysis, Cell, NotApplicableError, observe
+from capsnmt.analysis.heads import AttentionStatistics, Disagreement, HeadTSNE
+from capsnmt.analysis.layers import Anisotropy, LayerWeights, Similarity
 from capsnmt.analysis.model import AnalysedModel, NamedCheckpoint, Scope, load
 from capsnmt.analysis.plots import Figure
 from capsnmt.analysis.sentences import Sentences
-from capsnmt.analysis.similarity import Anisotropy, Similarity
 from capsnmt.pages.page import Table, csv_text, write_page
 
 HERE = Path(__file__).parent

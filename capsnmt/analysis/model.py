@@ -58,13 +58,18 @@ class AnalysedModel:
     model: CapsnmtTransformer
     task: Any
     dataset: Any
-    numbers: Sequence[Sequence[int]]  # in the subset, of the chosen sentences of each batch
+    numbers: Sequence[Any]  # in the subset, of the chosen sentences of each batch
     scope: Scope
 
     @property
     def chosen(self) -> List[int]:
         """The numbers of the chosen sentences, sorted."""
-        return sorted(number for numbers in self.numbers for number in numbers)
+        return sorted(np.concatenate(self.numbers).tolist())
+
+    @property
+    def lengths(self) -> Any:
+        """The tokens of the longer side of every sentence of the subset."""
+        return lengths_of(self.dataset)
 
     def batches(self, progress: str = "") -> Iterator[Batch]:
         """Yield the chosen sentences in batches, on the model's device, with a progress bar."""
@@ -73,28 +78,24 @@ class AnalysedModel:
         # None: no bar in a log, which is no terminal
         with tqdm(total=total, desc=label, unit=" sentences", mininterval=1, disable=None) as bar:
             for numbers in self.numbers:
-                yield self._read(numbers)
+                sample = self.dataset.collater([self.dataset[number] for number in numbers])
+                if next(self.model.parameters()).is_cuda:
+                    sample = move_to_cuda(sample)
+                inputs = sample["net_input"]
+                yield Batch(
+                    sample["id"].tolist(),
+                    sample,
+                    inputs["src_tokens"].ne(self.task.source_dictionary.pad()),
+                    inputs["prev_output_tokens"].ne(self.task.target_dictionary.pad()),
+                )
                 bar.update(len(numbers))
-
-    def _read(self, numbers: Sequence[int]) -> Batch:
-        sample = self.dataset.collater([self.dataset[number] for number in numbers])
-        if next(self.model.parameters()).is_cuda:
-            sample = move_to_cuda(sample)
-        inputs = sample["net_input"]
-        return Batch(
-            sample["id"].tolist(),
-            sample,
-            inputs["src_tokens"].ne(self.task.source_dictionary.pad()),
-            inputs["prev_output_tokens"].ne(self.task.target_dictionary.pad()),
-        )
 
     def sample(self, sentences: int) -> AnalysedModel:
         """Return the model with some of its sentences, chosen at random, in batches as large."""
-        lengths = longer_sides(self.dataset)
-        order = np.random.RandomState(self.scope.seed).permutation(len(lengths))
+        order = np.random.RandomState(self.scope.seed).permutation(len(self.dataset))
         drawn = order[np.isin(order, self.chosen)][:sentences]
-        largest = max(len(numbers) * max(lengths[n] for n in numbers) for numbers in self.numbers)
-        return replace(self, numbers=in_batches(drawn, lengths, largest))
+        largest = max(len(numbers) * self.lengths[numbers].max() for numbers in self.numbers)
+        return replace(self, numbers=in_batches(self.dataset, drawn, largest))
 
 
 def load(checkpoint: NamedCheckpoint, scope: Scope) -> AnalysedModel:
@@ -117,7 +118,7 @@ def load(checkpoint: NamedCheckpoint, scope: Scope) -> AnalysedModel:
             f"--subset is {scope.subset}, which {checkpoint.data} lacks or has without "
             "references; give another subset"
         ) from None
-    longest, lengths = min(model.max_positions()), longer_sides(dataset)
+    longest, lengths = min(model.max_positions()), lengths_of(dataset)
     order = np.random.RandomState(scope.seed).permutation(len(lengths))
     chosen = order[lengths[order] <= longest][: scope.sentences]
     if not len(chosen):
@@ -125,26 +126,17 @@ def load(checkpoint: NamedCheckpoint, scope: Scope) -> AnalysedModel:
             f"{checkpoint.data} has no sentence of at most {longest} tokens, the positions of "
             f"{checkpoint.name}; give other data"
         )
-    numbers = in_batches(chosen, lengths, scope.max_tokens)
+    numbers = in_batches(dataset, chosen, scope.max_tokens)
     return AnalysedModel(checkpoint.name, model.to(device), task, dataset, numbers, scope)
 
 
-def longer_sides(dataset: Any) -> Any:
-    """Return the tokens of the longer side of each sentence of a subset."""
-    return np.maximum(dataset.src_sizes, dataset.tgt_sizes)
+def lengths_of(dataset: Any) -> Any:
+    """Return the tokens of the longer side of each sentence of a data set."""
+    return dataset.num_tokens_vec(np.arange(len(dataset)))
 
 
-def in_batches(chosen: Any, lengths: Any, max_tokens: int) -> List[List[int]]:
-    """Put sentences in batches of similar length.
-
-    A batch has up to ``max_tokens`` tokens on the longer side, padding included. ``lengths`` has
-    all sentences of the subset.
-    """
-    batches: List[List[int]] = []
-    for number in sorted(chosen.tolist(), key=lambda n: (lengths[n], n)):
-        # sorted by length: the last sentence is the longest
-        if batches and lengths[number] * (len(batches[-1]) + 1) <= max_tokens:
-            batches[-1].append(number)
-        else:
-            batches.append([number])
-    return batches
+def in_batches(dataset: Any, chosen: Any, max_tokens: int) -> Sequence[Any]:
+    """Put sentences in batches of similar length, of ``max_tokens`` tokens or the longest's."""
+    lengths = dataset.num_tokens_vec(chosen)
+    order = chosen[np.lexsort((chosen, lengths))]
+    return dataset.batch_by_size(order, max_tokens=max(max_tokens, lengths.max()))

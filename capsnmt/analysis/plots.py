@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, List, Mapping, Sequence, Tuple
+from functools import partial
+from typing import Any, Callable, Collection, Dict, List, Mapping, Sequence, Tuple
+
+from torch import Tensor
 
 from capsnmt.pages.plots import WIDTH, figure_of, legend_name, styles
 
@@ -22,27 +25,11 @@ COLOUR_MAP = "viridis"  # monotone in lightness: legible in print and with any c
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure of an analysis, whose panels a subclass draws."""
+    """A figure of an analysis."""
 
     name: str  # of its files, without an extension
     caption: str  # the first sentence describes it to readers who do not see it
-    panels: Mapping[str, Any]  # title -> what is drawn
-
-    def draw(self) -> Any:
-        """Draw it with matplotlib, inside :func:`capsnmt.pages.plots.drawing`."""
-        raise NotImplementedError
-
-    def grid(self, most_across: int, height: float = 0, **shared: bool) -> Tuple[Any, Any]:
-        """Return a figure and its axes; a row of panels has a height, or they are squares."""
-        across = min(most_across, len(self.panels))
-        down = -(-len(self.panels) // across)
-        figure = figure_of((height or WIDTH / across) * down)
-        grid = figure.subplots(down, across, squeeze=False, **shared)
-        for axes, title in zip(grid.flat, self.panels):
-            axes.set_title(title, fontsize="medium")
-        for axes in grid.flat[len(self.panels) :]:
-            axes.set_visible(False)
-        return figure, grid
+    draw: Callable[[], Any]  # inside :func:`capsnmt.pages.plots.drawing`
 
 
 @dataclass(frozen=True)
@@ -63,98 +50,108 @@ class PointsByLayer:
                 title = PANELS.get(row[self.panel], row[self.panel])
                 points = panels.setdefault(title, {}).setdefault(model, [])
                 points.append((row["layer"], row[self.column]))
-        return Points(self.name, self.caption, panels, self.label, [*models])
+        return Figure(self.name, self.caption, partial(_by_layer, panels, self.label, [*models]))
 
 
-@dataclass(frozen=True)
-class Points(Figure):
-    """Points by layer: a panel has the layers and numbers of each model."""
-
-    label: str
-    models: Sequence[str]  # all of the page, of which each has a colour
-
-    def draw(self) -> Any:
-        figure, grid = self.grid(len(self.panels), 3.2, sharey=True)
-        style_of = styles(self.models)
-        for axes, models in zip(grid[0], self.panels.values()):
-            for name, points in models.items():
-                by_layer: Dict[int, List[float]] = {}
-                for layer, value in points:
-                    by_layer.setdefault(layer, []).append(value)
-                means = [sum(values) / len(values) for values in by_layer.values()]
-                colour = style_of[name]["color"]
-                axes.scatter(*zip(*points), s=10, alpha=0.5, linewidth=0, color=colour)
-                line = {"markersize": 4, "linewidth": 1.5, **style_of[name]}
-                axes.plot([*by_layer], means, label=legend_name(name), **line)
-            axes.set_xlabel("layer")
-            axes.set_xticks(sorted({layer for points in models.values() for layer, _ in points}))
-            axes.grid(alpha=0.2)
-        grid[0, 0].set_ylabel(self.label)
-        _add_legend(figure, "lower center", ncols=4)
-        return figure
+def _by_layer(
+    panels: Mapping[str, Mapping[str, Sequence[Tuple[int, float]]]],
+    label: str,
+    systems: Sequence[str],
+) -> Any:
+    """Draw layers and numbers of models; each of the ``systems`` of the page has a colour."""
+    figure, grid = _grid(panels, len(panels), 3.2, sharey=True)
+    style_of = styles(systems)
+    for axes, models in zip(grid[0], panels.values()):
+        for name, points in models.items():
+            by_layer: Dict[int, List[float]] = {}
+            for layer, value in points:
+                by_layer.setdefault(layer, []).append(value)
+            means = [sum(values) / len(values) for values in by_layer.values()]
+            colour = style_of[name]["color"]
+            axes.scatter(*zip(*points), s=10, alpha=0.5, linewidth=0, color=colour)
+            line = {"markersize": 4, "linewidth": 1.5, **style_of[name]}
+            axes.plot([*by_layer], means, label=legend_name(name), **line)
+        axes.set_xlabel("layer")
+        axes.set_xticks(sorted({layer for points in models.values() for layer, _ in points}))
+        axes.grid(alpha=0.2)
+    grid[0, 0].set_ylabel(label)
+    _add_legend(figure, "lower center", ncols=4)
+    return figure
 
 
-@dataclass(frozen=True)
-class Matrices(Figure):
-    """Matrices with one colour scale from 0; NaN is left blank."""
+def matrices(
+    panels: Mapping[str, Tensor],
+    labels: Tuple[str, str, str],
+    first: int = 1,
+    words: Tuple[Sequence[str], Sequence[str]] = ((), ()),
+    highest: float = 0,
+) -> Any:
+    """Draw matrices with one colour scale from 0; NaN is left blank.
 
-    label: str  # of the colours, with their unit
-    rows: str
-    columns: str
-    first: int = 1  # number of the first row and column
-    words: Tuple[Sequence[str], Sequence[str]] = ((), ())  # subwords, in place of the numbers
-    highest: float = 0  # the end of the scale; by default the highest number
+    Args:
+        panels: the matrices by title.
+        labels: of the colours, with their unit, of the rows and of the columns.
+        first: number of the first row and column.
+        words: subwords, in place of the numbers.
+        highest: the end of the scale; by default the highest number.
+    """
+    from matplotlib.ticker import MaxNLocator
 
-    def draw(self) -> Any:
-        from matplotlib.ticker import MaxNLocator
-
-        same_rows = len({len(matrix) for matrix in self.panels.values()}) == 1
-        figure, grid = self.grid(4, 2.7, sharey=same_rows)
-        highest = [float(matrix.nan_to_num().max()) for matrix in self.panels.values()]
-        for axes, matrix in zip(grid.flat, self.panels.values()):
-            low, (height, width) = self.first - 0.5, matrix.shape
-            image = axes.imshow(
-                matrix.numpy(),
-                aspect="equal" if any(self.words) else "auto",
-                interpolation="nearest",
-                cmap=COLOUR_MAP,
-                vmin=0,
-                vmax=self.highest or max(highest),
-                extent=(low, low + width, low + height, low),
-            )
-            axes.xaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
-            axes.set_yticks(range(self.first, self.first + height))
-            if any(self.words):
-                rows, columns = ([word[:LONGEST_LABEL] for word in axis] for axis in self.words)
-                axes.set_yticks(range(self.first, self.first + height), rows)
-                axes.set_xticks(range(self.first, self.first + width), columns)
-                axes.tick_params(labelsize=6)
-                axes.tick_params(axis="x", rotation=90)
-        for axes in grid[:, 0]:
-            axes.set_ylabel(self.rows)
-        for axes in grid[-1]:
-            axes.set_xlabel(self.columns)
-        figure.colorbar(image, ax=grid, shrink=0.9, label=self.label)
-        return figure
+    figure, grid = _grid(panels, 4, 2.7, sharey=len({*map(len, panels.values())}) == 1)
+    highest = highest or max(float(matrix.nan_to_num().max()) for matrix in panels.values())
+    for axes, matrix in zip(grid.flat, panels.values()):
+        low, (height, width) = first - 0.5, matrix.shape
+        image = axes.imshow(
+            matrix.numpy(),
+            aspect="equal" if any(words) else "auto",
+            interpolation="nearest",
+            cmap=COLOUR_MAP,
+            vmin=0,
+            vmax=highest,
+            extent=(low, low + width, low + height, low),
+        )
+        axes.xaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
+        axes.set_yticks(range(first, first + height))
+        if any(words):
+            rows, columns = ([word[:LONGEST_LABEL] for word in axis] for axis in words)
+            axes.set_yticks(range(first, first + height), rows)
+            axes.set_xticks(range(first, first + width), columns)
+            axes.tick_params(labelsize=6)
+            axes.tick_params(axis="x", rotation=90)
+    for axes in grid[:, 0]:
+        axes.set_ylabel(labels[1])
+    for axes in grid[-1]:
+        axes.set_xlabel(labels[2])
+    figure.colorbar(image, ax=grid, shrink=0.9, label=labels[0])
+    return figure
 
 
-@dataclass(frozen=True)
-class Scatter(Figure):
-    """Points in the plane: a panel has points ``[n, 2]``, and the group of each, from 0."""
+def scatter(panels: Mapping[str, Tuple[Any, Any]], groups: str) -> Any:
+    """Draw points ``[n, 2]``, and the group of each, from 0; ``groups`` is the legend's title."""
+    figure, grid = _grid(panels, 3)
+    for axes, (points, group) in zip(grid.flat, panels.values()):
+        for number, style in enumerate(styles(map(str, range(int(group.max()) + 1))).values()):
+            axes.scatter(*points[group == number].T, s=8, label=str(number + 1), **style)
+        axes.set(xticks=[], yticks=[])
+        axes.spines[:].set_visible(True)  # a frame: the next panel is close
+        axes.set_aspect("equal", adjustable="datalim")
+    _add_legend(figure, "right center", title=groups, markerscale=2)
+    return figure
 
-    groups: str  # title of the legend
 
-    def draw(self) -> Any:
-        figure, grid = self.grid(3)
-        for axes, (points, group) in zip(grid.flat, self.panels.values()):
-            for number, style in enumerate(styles(map(str, range(int(group.max()) + 1))).values()):
-                own = points[group == number]
-                axes.scatter(*own.T, s=8, label=str(number + 1), **style)
-            axes.set(xticks=[], yticks=[])
-            axes.spines[:].set_visible(True)  # a frame: the next panel is close
-            axes.set_aspect("equal", adjustable="datalim")
-        _add_legend(figure, "right center", title=self.groups, markerscale=2)
-        return figure
+def _grid(
+    titles: Collection[str], most_across: int, height: float = 0, **shared: bool
+) -> Tuple[Any, Any]:
+    """Return a figure and its axes; a row of panels has a height, or they are squares."""
+    across = min(most_across, len(titles))
+    down = -(-len(titles) // across)
+    figure = figure_of((height or WIDTH / across) * down)
+    grid = figure.subplots(down, across, squeeze=False, **shared)
+    for axes, title in zip(grid.flat, titles):
+        axes.set_title(title, fontsize="medium")
+    for axes in grid.flat[len(titles) :]:
+        axes.set_visible(False)
+    return figure, grid
 
 
 def _add_legend(figure: Any, place: str, **options: Any) -> None:

@@ -19,8 +19,7 @@ from capsnmt.analysis.base import (
     RoutingCall,
     StackStates,
 )
-from capsnmt.analysis.model import longer_sides
-from capsnmt.analysis.plots import PANELS, Figure, Matrices
+from capsnmt.analysis.plots import PANELS, Figure, matrices
 
 DRAWN = "enc-self"  # the attention of the figure
 READABLE = 15  # subwords on the axes of a figure
@@ -84,9 +83,9 @@ class Sentences(Analysis):
         if not count:
             raise NotApplicableError("--browser-sentences is 0")
         self.dictionaries = model.task.source_dictionary, model.task.target_dictionary
-        lengths = longer_sides(model.dataset)
+        lengths = model.lengths
         short = [number for number in model.chosen if lengths[number] <= LONGEST]
-        short = short or [min(model.chosen, key=lambda number: lengths[number])]
+        short = short or [min(model.chosen, key=lengths.__getitem__)]
         self.kept: Dict[int, Sentence] = {number: Sentence() for number in short[:count]}
         self.log_probs = partial(model.model.get_normalized_probs, log_probs=True)
         self.sentences = len(self.kept)
@@ -185,14 +184,17 @@ class Sentences(Analysis):
         weights = {name: torch.tensor(each.values[1:]) for name, (_, each) in drawn.items()}
         highest = max(float(of_model.max()) for of_model in weights.values())
         return [
-            Matrices(
+            Figure(
                 f"attention-sentence-{name}",
                 f"Attention weights of {name}, {each.name}, for sentence {number} of the subset, "
                 "from 0. The scale is the same for all heads and systems.",
-                {f"head {head}": A for head, A in enumerate(weights[name], 1)},
-                *("attention weight", "query", "key"),
-                words=(each.rows.labels, each.columns.labels),
-                highest=highest,
+                partial(
+                    matrices,
+                    {f"head {head}": A for head, A in enumerate(weights[name], 1)},
+                    ("attention weight", "query", "key"),
+                    words=(each.rows.labels, each.columns.labels),
+                    highest=highest,
+                ),
             )
             for name, (number, each) in drawn.items()
         ]

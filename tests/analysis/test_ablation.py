@@ -6,7 +6,6 @@ import copy
 import math
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, Dict, List
 
 import pytest
@@ -205,4 +204,4 @@ def translations_of(model: Any) -> List[str]:
 
 def test_the_marks_of_subwords_are_those_of_the_dictionary() -> None:
     for symbols, marks in ((["a@@"], "subword_nmt"), (["\u2581a"], "sentencepiece"), (["a"], None)):
-        assert subword_marks(SimpleNamespace(symbols=symbols)) == marks
+        assert subword_marks(symbols) == marks

@@ -10,13 +10,14 @@ from typing import Any, Callable, List, Tuple, Type
 import numpy as np
 import pytest
 import torch
+from fairseq.data import LanguagePairDataset
 from sklearn.metrics import silhouette_samples
 from torch import Tensor
 
-from capsnmt.analysis import head_tsne
+from capsnmt.analysis import heads
 from capsnmt.analysis import model as models
 from capsnmt.analysis.base import Analysis
-from capsnmt.analysis.similarity import Anisotropy, Similarity
+from capsnmt.analysis.layers import Anisotropy, Similarity
 from capsnmt.models import PRESETS
 from tests.analysis import oracles
 from tests.analysis.oracles import CALLS, Rows
@@ -28,7 +29,7 @@ from tests.analysis.small_models import (
     precise,
     rows_of,
 )
-from tests.support import EVERYWHERE, NORM
+from tests.support import EVERYWHERE, NORM, TASK
 
 TRANSFORMER = "capsnmt_transformer"
 LAYERS = (TRANSFORMER, "--layer-aggregation")
@@ -160,14 +161,14 @@ def test_the_map_of_agreement_is_the_mean_over_all_real_tokens(tmp_path: Path) -
 def test_t_sne_shows_the_head_outputs_of_a_sample_of_real_tokens(
     flags: Flags, tokens: int, left_pad: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(head_tsne, "TOKENS", tokens)
+    monkeypatch.setattr(heads, "TOKENS", tokens)
     model = precise(*flags)
     rows = rows_of(analysed(model, tmp_path, flags, ["head_tsne"], left_pad), "head_tsne")
     keys = [(row[3], row[4], row[2]) for row in rows]
-    heads = oracles.heads_of_each_token(model)
+    outputs = oracles.heads_of_each_token(model)
     assert len(set(keys)) == len(keys) == 4 * min(tokens, sum(LENGTHS) + len(LENGTHS))
     assert {row[:2] for row in rows} == {("enc-self", 2)}
-    points = np.array([heads[key] for key in keys])
+    points = np.array([outputs[key] for key in keys])
     expected = silhouette_samples(points, [head for *_, head in keys])
     assert [row[-1] for row in rows] == pytest.approx(expected, abs=1e-4)
     assert np.isfinite([row[5:7] for row in rows]).all()
@@ -204,8 +205,9 @@ def test_states_without_a_direction_a_pair_or_a_spread() -> None:
 def test_a_model_with_fewer_positions_reads_the_same_sentences_but_the_long_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    lengths = np.arange(100) % 40
-    dataset = SimpleNamespace(src_sizes=lengths, tgt_sizes=lengths, tgt=[])
+    lengths = 1 + np.arange(100) % 40
+    of_side = (lengths, lengths, TASK.source_dictionary)
+    dataset = LanguagePairDataset(*of_side, *of_side)
     task = SimpleNamespace(load_dataset=lambda subset: None, dataset=lambda subset: dataset)
 
     def drawn(positions: int) -> List[set]:
