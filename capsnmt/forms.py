@@ -61,6 +61,16 @@ IDENTITY = re.compile(
 LABEL = re.compile(r"""\b(refid|sysid|translator)\s*=\s*["']([^"']*)""")
 
 
+def marks_of(words: Iterable[str]) -> Optional[str]:
+    """Return fairseq's name of the subwords whose marks some words have; ``None`` of plain words.
+
+    >>> marks_of(["a@@", "b"]), marks_of(["\u2581a"]), marks_of(["a"])
+    ('subword_nmt', 'sentencepiece', None)
+    """
+    kinds = "subword_nmt", "sentencepiece"
+    return next((kind for x in words for kind in kinds if MARKS[kind].search(x)), None)
+
+
 class Words:
     """What of a text of words, seen line by line, is none."""
 

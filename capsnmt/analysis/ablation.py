@@ -11,7 +11,6 @@ from typing import (
     Dict,
     Iterator,
     List,
-    Optional,
     Sequence,
     Tuple,
 )
@@ -29,7 +28,7 @@ from capsnmt.evaluation.metrics import measure_of, multi_bleu_metric
 from capsnmt.evaluation.resampling import resample
 from capsnmt.evaluation.scores import RANDOMIZATION, SAMPLES, SEED, Test
 from capsnmt.evaluation.significance import scores_of
-from capsnmt.forms import MARKS
+from capsnmt.forms import marks_of
 from capsnmt.models.config import ATTENTIONS
 
 Key = Tuple[Any, ...]
@@ -252,7 +251,7 @@ def translate(sample: Any, progress: str) -> Tuple[List[str], List[str]]:
     """Return references and best translations, without subword marks, in the order of the data."""
     dictionary = sample.task.target_dictionary
     generator = SequenceGenerator([sample.model], dictionary, **GENERATION)
-    marks = subword_marks(dictionary.symbols)
+    marks = marks_of(dictionary.symbols)
     found = {}
     for batch in sample.batches(progress):
         hypotheses = generator.generate([sample.model], batch.sample)
@@ -264,9 +263,3 @@ def translate(sample: Any, progress: str) -> Tuple[List[str], List[str]]:
             )
     references, best = zip(*(found[number] for number in sorted(found)))
     return list(references), list(best)
-
-
-def subword_marks(symbols: Sequence[str]) -> Optional[str]:
-    """Return fairseq's name of the segmentation that a dictionary's symbols show, if any."""
-    shown = (x for x in ("sentencepiece", "subword_nmt") if any(map(MARKS[x].search, symbols)))
-    return next(shown, None)

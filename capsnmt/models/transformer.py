@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
+from pathlib import Path
 from typing import Any, Optional
 
 import torch.nn as nn
@@ -28,8 +30,23 @@ logger = logging.getLogger(__name__)
 SIDES = ("source_lang", "target_lang")
 
 
-def check_direction(saved: Any, task: Any) -> None:
-    """Warn if a model translates in another direction than it was trained for.
+def dictionary_of(settings: Any, side: str) -> Path:
+    """Return the dictionary of the settings of a task; ``side`` is one of ``SIDES``."""
+    folder = str(getattr(settings, "data", "")).split(os.pathsep)[0]
+    return Path(folder) / f"dict.{getattr(settings, side, None)}.txt"
+
+
+def check_dictionary(trained: Path, now: Path) -> None:
+    """Warn if the dictionary of a training, where it still is, is not the one that is read now.
+
+    A checkpoint holds no words, so that it loads with any other dictionary of the same size.
+    """
+    if trained.is_file() and now.is_file() and trained.read_bytes() != now.read_bytes():
+        logger.warning("the model was trained with %s, and %s is another dictionary", trained, now)
+
+
+def check_text(saved: Any, task: Any) -> None:
+    """Warn if a model reads other text than it was trained for: languages, or dictionaries.
 
     ``saved`` are the settings of the model, as of a checkpoint. fairseq infers the languages of a
     training that names none, and leaves them out of the model's settings: they are added.
@@ -38,7 +55,8 @@ def check_direction(saved: Any, task: Any) -> None:
     if OmegaConf.is_config(saved):
         root = saved._get_root()
         settings = root.task if "task" in root else None
-    now = [getattr(getattr(task, "cfg", None), side, None) for side in SIDES]
+    given = getattr(task, "cfg", None)
+    now = [getattr(given, side, None) for side in SIDES]
     trained = [getattr(settings, side, None) for side in SIDES]
     if None in trained and isinstance(saved, argparse.Namespace):
         vars(saved).update(zip(SIDES, now))
@@ -47,6 +65,8 @@ def check_direction(saved: Any, task: Any) -> None:
             "the model was trained to translate from %s to %s, and now translates from %s to %s",
             *(*trained, *now),
         )
+    for side in SIDES:
+        check_dictionary(dictionary_of(settings, side), dictionary_of(given, side))
 
 
 @register_model("capsnmt_transformer")
@@ -122,7 +142,7 @@ class CapsnmtTransformer(TransformerModel):
         complete(args, {})
         validate(args)
         model = super().build_model(args, task)
-        check_direction(saved, task)
+        check_text(saved, task)
         if args.init_from:
             if not resumes(saved):
                 initialise_from(model, args.init_from)

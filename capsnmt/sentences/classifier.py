@@ -203,32 +203,21 @@ class SentenceClassifier(BaseFairseqModel):
         return self.encoder.max_positions()
 
 
-def _encoder(layers: int, width: int, ffn: int, heads: int, **others: Any) -> Preset:
-    return {
-        "encoder_layers": layers,
-        "encoder_embed_dim": width,
-        "encoder_ffn_embed_dim": ffn,
-        "encoder_attention_heads": heads,
-        **others,
-    }
-
-
+SIZE = ("layers", "embed_dim", "ffn_embed_dim", "attention_heads")  # of the encoder
 # Li et al. 2021, section 4.3.2: two queries, a classifier of three layers, dropout 0.2.
 # **D**: it does not give the width of the feed-forward network and the number of heads: four times
 # the model's width, and 8, as in Transformer-Base.
-LOGICAL_INFERENCE = {
-    "dropout": 0.2,
-    "pooling": "queries",
-    "pooling_queries": 2,
-    "classifier_layers": 3,
-}
+INFERENCE = {"dropout": 0.2, "pooling": "queries", "pooling_queries": 2, "classifier_layers": 3}
 # Li et al. 2019, section 5.1: 3 layers of Transformer-Base; Li et al. 2021, section 4.2.2: 6.
 SENTENCE_PRESETS: Dict[str, Preset] = {
-    "probing_transformer": _encoder(3, 512, 2048, 8),
-    "probing_transformer_deep": _encoder(6, 512, 2048, 8),
-    "probing_transformer_tiny": _encoder(3, 128, 256, 4),
-    "logical_inference_transformer": _encoder(2, 256, 1024, 8, **LOGICAL_INFERENCE),
-    "logical_inference_transformer_tiny": _encoder(2, 64, 128, 4, **LOGICAL_INFERENCE),
+    name: {**{f"encoder_{key}": value for key, value in zip(SIZE, size)}, **others}
+    for name, size, others in (
+        ("probing_transformer", (3, 512, 2048, 8), {}),
+        ("probing_transformer_deep", (6, 512, 2048, 8), {}),
+        ("probing_transformer_tiny", (3, 128, 256, 4), {}),
+        ("logical_inference_transformer", (2, 256, 1024, 8), INFERENCE),
+        ("logical_inference_transformer_tiny", (2, 64, 128, 4), INFERENCE),
+    )
 }
 
 

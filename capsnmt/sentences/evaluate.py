@@ -72,13 +72,13 @@ def count(model: Any, task: Any, split: str) -> Counts:
             f"{positions.max_positions} positions; leave it out, or train with "
             f"--max-source-positions {longest}"
         )
-    device = next(model.parameters()).device
+    most = max(BATCH_TOKENS, longest * task.num_sentences)
     outcomes: List[Any] = []
     with torch.no_grad():
-        for rows in dataset.batch_by_size(dataset.ordered_indices(), max_tokens=BATCH_TOKENS):
+        for rows in dataset.batch_by_size(dataset.ordered_indices(), max_tokens=most):
             sample = dataset.collater([dataset[row] for row in rows])
-            if device.type == "cuda":
-                sample = utils.move_to_cuda(sample, device)
+            if next(model.parameters()).is_cuda:
+                sample = utils.move_to_cuda(sample)
             predicted = model(**sample["net_input"]).argmax(-1)
             outcomes.append(torch.stack([predicted, sample["target"], sample["bucket"]]).cpu())
     return Counts.of(np.concatenate(outcomes, axis=1), task.num_classes)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Iterable, Iterator, List, Mapping, NoReturn, Sequence, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, NoReturn, Sequence, Tuple
 
 from capsnmt import records
 from capsnmt.cli import ConfigurationError
-from capsnmt.files import atomic_writer, locked, plain_or_gzipped
+from capsnmt.files import locked, plain_or_gzipped, write_all
 from capsnmt.lines import read_lines
 
 SPLITS = ("train", "valid", "test")
@@ -57,39 +57,28 @@ def read_fields(path: Path, fields: Sequence[str]) -> Iterator[Tuple[int, List[s
 def write_examples(
     folder: Path, files: Mapping[str, Iterable[str]], record: Mapping[str, Any]
 ) -> None:
-    """Write the lines of files of examples and their manifest, all or none.
+    """Write the lines of files of examples, all or none, and their manifest.
 
     Complete files are only read. No others are replaced: classifiers may be trained on them. A
     command that was killed left files without the manifest, but with the same lines.
     """
-    texts = {folder / name: "".join(f"{line}\n" for line in files[name]) for name in files}
+    contents = {folder / name: "".join(f"{x}\n" for x in files[name]).encode() for name in files}
     manifest = folder / MANIFEST
 
-    def written() -> bool:
-        """Return whether all is there already; raise if it would replace anything."""
-        if manifest.exists() and all(map(_holds, texts, texts.values())):
-            return True
-        others = [path for path, text in texts.items() if path.exists() and not _holds(path, text)]
-        if manifest.exists() and records.load(manifest) != records.plain(record):
+    def absent() -> Dict[Path, bytes]:
+        """Return what is not there; raise if it would replace anything."""
+        missing = {path: content for path, content in contents.items() if not path.exists()}
+        others = [x for x in contents if x not in missing and x.read_bytes() != contents[x]]
+        if missing and manifest.exists() and records.load(manifest) != records.plain(record):
             others.append(manifest)
         if others:
             raise ConfigurationError(
                 f"{others[0]} is there, and not of this command; choose another folder, or delete "
                 f"this one"
             )
-        return False
+        return missing
 
-    waiting = f"waiting for another command that writes into {folder}"
-    if written():
-        return
-    with locked(folder / ".lock", waiting):
-        if written():
-            return
-        for path, text in texts.items():
-            with atomic_writer(path) as file:
-                file.write(text)
-        records.write(manifest, record)
-
-
-def _holds(path: Path, text: str) -> bool:
-    return path.exists() and path.read_bytes() == text.encode()
+    if absent() or not manifest.exists():
+        with locked(folder / ".lock", f"waiting for another command that writes into {folder}"):
+            write_all(absent())
+            records.write(manifest, record)

@@ -31,6 +31,8 @@ TABLES: Dict[str, int] = {
 }
 RELATIONS = ("<", ">", "=", "^", "|", "v", "#")
 
+STARTS, END = (*VARIABLES, "("), "the end"  # tokens that begin a sentence, and what follows it
+
 Pair = Tuple[str, str, str]
 
 FIELDS = ("relation", "sentence", "sentence")
@@ -54,39 +56,35 @@ def parse(sentence: str) -> Proposition:
     >>> parse("( a ( and ( not b ) ) )").operators
     2
     """
-    tokens = sentence.split()
-    proposition, end = _parse(tokens, 0)
-    if end < len(tokens):
-        raise ValueError(f"token {end + 1}: {tokens[end]!r} after the end of the sentence")
+    tokens = enumerate([*sentence.split(), END], 1)
+
+    def take(*allowed: str) -> str:
+        place, token = next(tokens)
+        if token not in allowed:
+            wanted = " or ".join(map(repr, allowed))
+            raise ValueError(f"token {place}: {token!r} where {wanted} should be")
+        return token
+
+    def read(token: str) -> Proposition:
+        if token != "(":
+            return Proposition(TABLES[token], 0)
+        token = take(*STARTS, "not")
+        if token == "not":
+            inner = read(take(*STARTS))
+            take(")")
+            return Proposition(ALWAYS & ~inner.table, inner.operators + 1)
+        left = read(token)
+        take("(")
+        operator = take("and", "or")
+        right = read(take(*STARTS))
+        take(")")
+        take(")")
+        table = left.table & right.table if operator == "and" else left.table | right.table
+        return Proposition(table, left.operators + right.operators + 1)
+
+    proposition = read(take(*STARTS))
+    take(END)
     return proposition
-
-
-def _expect(tokens: List[str], place: int, allowed: Tuple[str, ...]) -> str:
-    wanted = " or ".join(map(repr, allowed))
-    if place >= len(tokens):
-        raise ValueError(f"a parenthesis is not closed: {wanted} is missing at the end")
-    if tokens[place] not in allowed:
-        raise ValueError(f"token {place + 1}: {tokens[place]!r} where {wanted} should be")
-    return tokens[place]
-
-
-def _parse(tokens: List[str], place: int) -> Tuple[Proposition, int]:
-    """Return the proposition that starts at a token, and the index of the token after it."""
-    if _expect(tokens, place, (*VARIABLES, "(")) != "(":
-        return Proposition(TABLES[tokens[place]], 0), place + 1
-    if tokens[place + 1 : place + 2] == ["not"]:
-        inner, place = _parse(tokens, place + 2)
-        _expect(tokens, place, (")",))
-        table = ALWAYS & ~inner.table
-        return Proposition(table, inner.operators + 1), place + 1
-    left, place = _parse(tokens, place + 1)
-    _expect(tokens, place, ("(",))
-    operator = _expect(tokens, place + 1, ("and", "or"))
-    right, place = _parse(tokens, place + 2)
-    _expect(tokens, place, (")",))
-    _expect(tokens, place + 1, (")",))
-    table = left.table & right.table if operator == "and" else left.table | right.table
-    return Proposition(table, left.operators + right.operators + 1), place + 2
 
 
 def relation(left: Proposition, right: Proposition) -> str:

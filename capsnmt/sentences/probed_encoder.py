@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 from dataclasses import fields
+from pathlib import Path
 from typing import Any, Dict, Iterator
 
 import torch.nn as nn
@@ -20,6 +21,7 @@ from capsnmt.checkpoints.load import load_checkpoint
 from capsnmt.cli import ConfigurationError
 from capsnmt.models.config import MECHANISMS, defaults
 from capsnmt.models.switches import declared, flag, spelled
+from capsnmt.models.transformer import SIDES, check_dictionary, dictionary_of
 from capsnmt.models.validation import complete
 from capsnmt.modules.layer_aggregation import LAYER_AGGREGATIONS
 
@@ -113,15 +115,14 @@ def adopt_encoder(args: Namespace) -> Dict[str, Any]:
     decoder reads (in multi-layer and transparent attention) is not probed.
     """
     trained = trained_arguments(args.probe_checkpoint)
+    given = Path(getattr(args, "dictionary", None) or "")
+    check_dictionary(dictionary_of(trained, SIDES[0]), given)
     values = {name: getattr(trained, name, default) for name, default in encoder_options().items()}
-    if (
-        values["layer_aggregation"] == "transparent"
-        or values["layer_aggregation_side"] == "decoder"
-    ):
+    decoders = values["layer_aggregation_side"] == "decoder"
+    if decoders or values["layer_aggregation"] == "transparent":
         values["layer_aggregation"] = "none"
-    values["layer_aggregation_side"] = (
-        "encoder" if values["layer_aggregation"] != "none" else "both"
-    )
+    aggregated = values["layer_aggregation"] != "none"
+    values["layer_aggregation_side"] = "encoder" if aggregated else "both"
     if "enc-self" not in values["head_aggregation_attention"]:
         values["head_aggregation"] = "linear"
     values["head_aggregation_attention"] = "enc-self"

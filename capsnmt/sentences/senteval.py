@@ -126,7 +126,10 @@ def download(names: Sequence[str], folder: Path, folders: Sequence[str]) -> None
                     check_published(part, task)
             checksums[task.file] = sha256(path)
             print(f"{path}: {', '.join(f'{mark} {n:,}' for mark, n in SIZES.items())}")
-        records.write(folder / MANIFEST, {"description": DESCRIPTION, "sha256": checksums})
+        manifest = folder / MANIFEST
+        known = records.load(manifest) if manifest.exists() else {}  # of other tasks
+        checksums = {**known.get("sha256", {}), **checksums}
+        records.write(manifest, {**known, "description": DESCRIPTION, "sha256": checksums})
 
 
 @command

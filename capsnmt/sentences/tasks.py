@@ -7,6 +7,7 @@ import functools
 import logging
 from collections import Counter
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
@@ -18,6 +19,7 @@ from fairseq.tasks import FairseqTask, register_task
 from torch import Tensor
 
 from capsnmt.cli import ConfigurationError, exits_as_errors
+from capsnmt.forms import marks_of
 from capsnmt.models.switches import check, switch
 from capsnmt.sentences.examples import SPLITS, Example
 from capsnmt.sentences.logical_inference import MAX_OPERATORS, RELATIONS, VARIABLES, read_split
@@ -241,11 +243,16 @@ class ProbingTask(ClassificationTask):
         return (self.bpe(sentence) if self.bpe else sentence).split()
 
     def read_symbols(self) -> List[str]:
+        sentences = (self.segment(each.sentences[0]) for each in self.read_examples("train"))
         if self.cfg.dictionary:
-            return load_dictionary(self.cfg.dictionary)
-        counts: Counter = Counter()
-        for example in self.read_examples("train"):
-            counts.update(self.segment(example.sentences[0]))
+            symbols = load_dictionary(self.cfg.dictionary)
+            if marks_of(symbols) and not marks_of(chain.from_iterable(sentences)):
+                raise ConfigurationError(
+                    f"--dictionary {self.cfg.dictionary} has subwords, and the sentences have only "
+                    f"whole words, most of them unknown; give --bpe-codes, or sentences in subwords"
+                )
+            return symbols
+        counts = Counter(chain.from_iterable(sentences))
         frequent = [word for word, count in counts.items() if count >= self.cfg.min_count]
         return sorted(frequent, key=lambda word: (-counts[word], word))
 

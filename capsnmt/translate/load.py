@@ -136,7 +136,7 @@ def load_models(
     same parameters under the same names. All are in evaluation mode. ``data`` is binarised, with
     the dictionaries of the models; ``overrides`` are settings that differ from the training's.
     """
-    settings = {**OVERRIDES, "data": str(data), **overrides}
+    settings = {**OVERRIDES, **overrides}
     models: List[Any] = []
     cfg = task = None
     for path in checkpoints:
@@ -145,6 +145,7 @@ def load_models(
         args = state.get("args")
         cfg = state["cfg"] if args is None else convert_namespace_to_omegaconf(args)
         _check_buildable(path, cfg.model, cfg.task._name)  # also what the overrides have changed
+        cfg.task.data = str(data)  # the model's settings keep the training's
         try:
             task = task or tasks.setup_task(cfg.task)
             model = task.build_model(_as_ours(cfg.model))

@@ -14,7 +14,7 @@ from fairseq.sequence_generator import SequenceGenerator
 from torch import Tensor
 
 from capsnmt.analysis import ablation
-from capsnmt.analysis.ablation import GENERATION, subword_marks
+from capsnmt.analysis.ablation import GENERATION
 from capsnmt.evaluation.metrics import multi_bleu
 from tests.analysis.small_models import (
     LENGTHS,
@@ -200,8 +200,3 @@ def translations_of(model: Any) -> List[str]:
         best = generator.generate([model], {"net_input": inputs})[0][0]
         found.append(TASK.target_dictionary.string(best["tokens"]))
     return found
-
-
-def test_the_marks_of_subwords_are_those_of_the_dictionary() -> None:
-    for symbols, marks in ((["a@@"], "subword_nmt"), (["\u2581a"], "sentencepiece"), (["a"], None)):
-        assert subword_marks(symbols) == marks

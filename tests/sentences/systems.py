@@ -45,11 +45,13 @@ def make_task(num_sentences: int = 2) -> Any:
     )
 
 
-def build(*flags: str, arch: str = "probing_transformer", num_sentences: int = 2) -> nn.Module:
+def build(
+    *flags: str, arch: str = "probing_transformer", num_sentences: int = 2, task: Any = None
+) -> nn.Module:
     """Build a small classifier from its command line, in evaluation mode."""
     torch.manual_seed(1)
     args = parse(arch, *SMALL, *flags)
-    return fairseq.models.build_model(args, make_task(num_sentences)).eval()
+    return fairseq.models.build_model(args, task or make_task(num_sentences)).eval()
 
 
 def _encoder_only(flags: Sequence[str]) -> Tuple[str, ...]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import copy
-from types import SimpleNamespace
+from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -13,9 +12,10 @@ from fairseq.models import ARCH_MODEL_INV_REGISTRY
 from fairseq.modules import LearnedPositionalEmbedding
 
 from capsnmt.cli import ConfigurationError
+from capsnmt.sentences import evaluate
 from capsnmt.sentences.classifier import MeanPooling, QueryPooling
-from capsnmt.sentences.evaluate import count
 from tests.sentences.systems import SENTENCE_SYSTEMS, build, build_system, classify, parse
+from tests.sentences.test_tasks import LINES, probing
 from tests.support import (
     HALF,
     PAD,
@@ -123,9 +123,13 @@ def test_the_presets_are_the_papers_settings() -> None:
     assert widths == [64, 16, 16]
 
 
-def test_a_sentence_beyond_the_learned_positions_is_one_line() -> None:
-    dataset = SimpleNamespace(sizes=np.array([5, 60]))
-    task = SimpleNamespace(load_dataset=lambda split: None, dataset=lambda split: dataset)
-    encoder = SimpleNamespace(embed_positions=LearnedPositionalEmbedding(33, 4, 0))
-    with pytest.raises(ConfigurationError, match=r"^test has .* 60 tokens, .* 32 positions; "):
-        count(SimpleNamespace(encoder=encoder), task, "test")
+def test_a_sentence_may_be_longer_than_a_batch_but_not_than_the_learned_positions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evaluate, "BATCH_TOKENS", 4)
+    task = probing(tmp_path, [*LINES, f"te\tPAST\t{'it ' * 40}"])
+    model = build("--encoder-learned-pos", "--max-source-positions", "41", task=task)
+    assert evaluate.count(model, task, "test").classes[2].sum() == 2
+    model.encoder.embed_positions = LearnedPositionalEmbedding(33, 4, 0)
+    with pytest.raises(ConfigurationError, match=r"^test has .* 41 tokens, .* 32 positions; "):
+        evaluate.count(model, task, "test")

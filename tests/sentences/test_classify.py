@@ -114,14 +114,18 @@ def test_a_translation_models_encoder_is_probed_as_it_was_trained(
     mechanisms = ["--head-aggregation", "em", "--mlmha", "M-10"]
     train(corpus / "bin", tmp_path / "nmt", "capsnmt_transformer_tiny", 2, *mechanisms)
     source, probe = (tmp_path / name / "checkpoint_last.pt" for name in ("nmt", "probe"))
-    succeed(
+    words = (corpus / "bin" / "dict.en.txt").read_text("utf-8").splitlines()
+    exchanged = tmp_path / "dict.txt"  # it fits the embeddings
+    exchanged.write_text("\n".join(reversed(words)), "utf-8")
+    said = succeed(
         *("fairseq_cli.train", senteval, "--user-dir", PLUGIN, *ON_CPU),
         *("--task", "probing", "--probing-task", "BShift"),
         *("--arch", "probing_transformer", "--criterion", "sentence_classification"),
-        *("--probe-checkpoint", source, "--dictionary", corpus / "bin" / "dict.en.txt"),
+        *("--probe-checkpoint", source, "--dictionary", exchanged),
         *("--optimizer", "adam", "--lr", 0.01, "--batch-size", 4, "--max-update", 3),
         *("--save-dir", probe.parent, "--no-epoch-checkpoints", "--dropout", "0.3"),
     )
+    assert "dict.txt is another dictionary" in said
     states = [torch.load(path, weights_only=False)["model"] for path in (source, probe)]
     # stock fairseq has an uninitialised buffer there
     encoder = [n for n in states[1] if n.startswith("encoder.") and "_float_tensor" not in n]

@@ -58,6 +58,9 @@ def test_the_dictionary_and_segmentation_of_a_translation_model_can_be_given(
     task = probing(tmp_path, LINES, **given)
     assert task.source_dictionary.symbols == dictionary.symbols
     assert task.segment("it stopped") == ["it", "st@@", "op@@", "ped"]
+    del given["bpe_codes"]
+    whole = probing(tmp_path, LINES, **given)
+    assert "have only whole words" in refusal(lambda: whole.source_dictionary)
 
 
 def test_bad_labels_splits_and_settings_are_one_line(tmp_path: Path) -> None:

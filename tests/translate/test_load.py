@@ -130,6 +130,20 @@ def test_other_data_than_those_of_the_training(
         assert recorded in capsys.readouterr().err
 
 
+def test_another_dictionary_of_the_same_size_is_warned_of(
+    runs: Dict[str, Path], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The model loads with it, and its translations are other words."""
+    trained = data_of(runs["plain"]).folder
+    data = shutil.copytree(trained, tmp_path / "data")
+    checkpoint, dictionary = RunFolder(runs["plain"]).last_checkpoint, data / "bin/dict.de.txt"
+    from_pretrained([checkpoint], data_name_or_path=data)
+    assert "another dictionary" not in caplog.text
+    dictionary.write_text("\n".join(reversed(dictionary.read_text("utf-8").split("\n")[:-1])))
+    from_pretrained([checkpoint], data_name_or_path=data)
+    assert f"with {trained}/bin/dict.de.txt, and {dictionary} is another dictionary" in caplog.text
+
+
 def test_calls_as_in_fairseq(runs: Dict[str, Path]) -> None:
     data = data_of(runs["plain"])
     hub = from_pretrained(

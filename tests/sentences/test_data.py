@@ -1,7 +1,10 @@
-"""The commands that make or fetch the data of sentence classifiers, and files that are wrong."""
+"""The data of sentence classifiers: what they mean, and the commands that make or fetch them."""
 
 from __future__ import annotations
 
+import json
+import random
+import re
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -11,13 +14,100 @@ import pytest
 
 from capsnmt.cli import ConfigurationError
 from capsnmt.sentences import build, logical_inference, senteval
-from capsnmt.sentences.logical_inference import parse, relation
+from capsnmt.sentences.build import balance, bigram_shift, sentence_length, word_content
+from capsnmt.sentences.logical_inference import parse, read_file, relation
 from capsnmt.sentences.senteval import TASKS
 from tests.corpora.server import serving
-from tests.real_data import library
-from tests.sentences.test_logic_and_probing import corpus
+from tests.real_data import library, real_data
 
 pytestmark = pytest.mark.one_host  # text: no host is loaded
+
+
+def corpus(count: int = 600) -> List[List[str]]:
+    """Sentences of 4 to 12 words, the word w0 the most frequent."""
+    draw = random.Random(1)
+    words = [f"w{number}" for number in range(40)]
+    weights = [1 / (1 + rank) for rank in range(len(words))]
+    return [draw.choices(words, weights, k=draw.randint(4, 12)) for _ in range(count)]
+
+
+def test_each_relation() -> None:
+    pairs = [
+        (
+            "=",
+            "( ( not a ) ( or ( b ( and f ) ) ) )",
+            "( not ( a ( and ( not ( f ( and b ) ) ) ) ) )",
+        ),
+        ("<", "( a ( and b ) )", "a"),
+        (">", "a", "( a ( and b ) )"),
+        ("^", "a", "( not a )"),
+        ("|", "( a ( and b ) )", "( not a )"),
+        ("v", "( a ( or b ) )", "( not a )"),
+        ("#", "a", "b"),
+    ]
+    for name, left, right in pairs:
+        assert relation(parse(left), parse(right)) == name
+    with pytest.raises(ValueError, match="always true or always false"):
+        relation(parse("( a ( or ( not a ) ) )"), parse("b"))
+
+
+@pytest.mark.parametrize("number", range(13))
+def test_a_real_test_pair_has_the_relation_and_the_operators_of_its_file(number: int) -> None:
+    path = real_data(f"propositional_logic/test{number}.gz")
+    pairs = read_file(path.parent, "test", number)  # which checks the number of operators
+    assert pairs
+    assert [relation(*map(parse, pair.sentences)) for pair in pairs] == [p.label for p in pairs]
+
+
+def test_sentence_length_is_the_class_of_the_number_of_tokens() -> None:
+    labelled = list(sentence_length([["x"] * n for n in range(1, 32)]))
+    classes = {len(tokens): label for label, tokens in labelled}
+    assert set(classes) == set(range(5, 29))
+    starts = {n: classes[n] for n in (5, 8, 9, 12, 13, 16, 17, 20, 21, 25, 26, 28)}
+    assert "".join(starts.values()) == "001122334455"
+
+
+def test_word_content_is_the_one_word_of_the_middle_that_the_sentence_has() -> None:
+    sentences = corpus()
+    counts = Counter(word for sentence in sentences for word in sentence)
+    ranked = [word for word, _ in counts.most_common()]
+    labelled = list(word_content(sentences, 10, 5))
+    middle = {label for label, _ in labelled}
+    assert len(middle) == 5
+    assert max(counts[w] for w in middle) <= counts[ranked[9]]
+    assert min(counts[w] for w in middle) >= counts[ranked[15]]
+    for label, tokens in labelled:
+        assert [token for token in tokens if token in middle] == [label]
+
+
+def test_bigram_shift_inverts_one_pair_of_neighbours_or_nothing() -> None:
+    sentences = [s for s in corpus() if len(set(s)) > 1]
+    shifted = 0
+    for original, (label, tokens) in zip(sentences, bigram_shift(sentences)):
+        changed = [i for i, (a, b) in enumerate(zip(original, tokens)) if a != b]
+        assert len(changed) == (0 if label == "O" else 2)
+        if changed:
+            first, second = changed
+            assert second == first + 1
+            assert (tokens[first], tokens[second]) == (original[second], original[first])
+            shifted += 1
+    assert 0.4 < shifted / len(sentences) < 0.6
+
+
+def test_no_sentence_becomes_another_one_of_the_text() -> None:
+    pairs = [["a", "b", str(number)] for number in range(50)]
+    text = [words for a, b, c in pairs for words in ([a, b, c], [b, a, c])]
+    shifted = [" ".join(tokens) for _, tokens in bigram_shift(text)]
+    assert len(shifted) == len(set(shifted)) > 50
+
+
+def test_the_classes_of_a_split_are_mixed() -> None:
+    """A frequent class has the small hashes; by them, the lines ended with the rare one alone."""
+    examples = [("AB"[n < 40], [str(n)]) for n in range(340)]
+    labels = "".join(label for label, _ in balance(examples)["train"])
+    assert labels.count("A") == labels.count("B") == 32
+    assert max(map(len, re.findall("A+|B+", labels))) < 12
+
 
 SIZES = ["--train", "40", "--test", "10"]
 
@@ -138,7 +228,10 @@ BAD: List[Tuple[str, Any, str]] = [
     (FILE, b"tr\ta\tb\ntr\ta\t\xff\n", "line 2: not UTF-8"),
     ("subj_number.txt.gz", b"no gzip", "not a complete gzip file"),
     ("train0", "=\ta\ta\n?\ta\tb\n", "line 2: unknown relation '?'; choose from < > ="),
-    ("train0", "=\ta\ta\n#\t( not a\tb\n", "line 2: a parenthesis is not closed"),
+    ("train0", "=\ta\ta\n#\t( not a\tb\n", "line 2: token 4: 'the end' where ')' should be"),
+    ("train0", "#\t( a ( and b ) ) )\ta\n", "line 1: token 8: ')' where 'the end' should be"),
+    ("train0", "#\t( a ( xor b ) )\ta\n", "line 1: token 4: 'xor' where 'and' or 'or' should be"),
+    ("train0", "#\t( not g )\ta\n", "line 1: token 3: 'g' where 'a' or 'b'"),
     ("train0", "<\t( a ( and b ) )\ta\n", "line 1: 1 operators in the longer sentence, but"),
     ("train0", None, "there is no such file, nor train0.gz; a data folder has train0 to"),
 ]
@@ -174,8 +267,11 @@ def test_a_file_is_downloaded_once_and_a_change_is_detected(
 ) -> None:
     arguments = ["--tasks", "SubjNum", "--output", str(tmp_path)]
     absent = senteval.ADDRESS.replace("good", "absent")
+    (tmp_path / "manifest.json").write_text('{"sha256": {"of another task": "1"}}', "utf-8")
     assert senteval.main([*arguments, "--mirror", absent]) == 0
     assert senteval.read_task(tmp_path, "SubjNum")["train"][0].label == "NN"
+    recorded = json.loads((tmp_path / "manifest.json").read_text("utf-8"))
+    assert recorded["sha256"].keys() == {"of another task", FILE}
     published.clear()
     assert senteval.main(arguments) == 0
     (tmp_path / FILE).write_text(f"{TEXT}te\tNN\tMore .\n", "utf-8")
