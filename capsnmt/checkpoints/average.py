@@ -16,21 +16,21 @@ import re
 from pathlib import Path
 from typing import Any, Dict, List, Sequence, Tuple
 
-from capsnmt.cli import ConfigurationError, OneLineParser, check_output_file, command, positive
+from capsnmt.cli import ConfigurationError, OneLineParser, check_output_file, command, positive, say
 
 # The names that fairseq.checkpoint_utils.save_checkpoint gives; shards of a model match none.
 # **D**: as in fairseq's script, "by update" means the files named by update. If an epoch ends at a
 # multiple of --save-interval-updates, fairseq names that checkpoint by epoch only.
 NAMES = {
-    "last-updates": re.compile(r"checkpoint_\d+_(?P<number>\d+)\.pt"),
-    "last-epochs": re.compile(r"checkpoint(?P<number>\d+)\.pt"),
-    "best": re.compile(r"checkpoint\.best_.+_(?P<number>-?\d+\.\d+)\.pt"),
+    "last-updates": (r"checkpoint_\d+_(\d+)\.pt", "N", "the last N checkpoint_EPOCH_UPDATE.pt"),
+    "last-epochs": (r"checkpoint(\d+)\.pt", "N", "the last N checkpointEPOCH.pt"),
+    "best": (
+        *(r"checkpoint\.best_.+_(-?\d+\.\d+)\.pt", "K"),
+        "the best K checkpoint.best_METRIC_VALUE.pt",
+    ),
 }
-HELP = {
-    "last-updates": ("N", "the last N checkpoint_EPOCH_UPDATE.pt"),
-    "last-epochs": ("N", "the last N checkpointEPOCH.pt"),
-    "best": ("K", "the best K checkpoint.best_METRIC_VALUE.pt"),
-}
+# settings that tell one training from another
+TRAINING = ("arch", "source_lang", "target_lang", "seed")
 # fairseq's sinusoidal positions save a buffer of one number that it never sets or reads
 UNINITIALISED = "_float_tensor"
 
@@ -40,14 +40,12 @@ def choose(folder: Path, kind: str, count: int) -> List[Path]:
 
     ``kind`` is a key of ``NAMES``.
     """
-    found = [(NAMES[kind].fullmatch(path.name), path) for path in folder.iterdir()]
-    ranked = sorted((float(match["number"]), path) for match, path in found if match)
+    found = [(re.fullmatch(NAMES[kind][0], path.name), path) for path in folder.iterdir()]
+    ranked = sorted((float(match[1]), path) for match, path in found if match)
     if kind == "best" and ranked:
-        from capsnmt.checkpoints.load import load_trained
+        from capsnmt.checkpoints.load import load_trained, settings_of
 
-        state = load_trained(ranked[0][1])
-        settings = state["cfg"]["checkpoint"] if state.get("cfg") else vars(state["args"])
-        if not settings["maximize_best_checkpoint_metric"]:
+        if not settings_of(load_trained(ranked[0][1]))["maximize_best_checkpoint_metric"]:
             ranked.reverse()
     if len(ranked) < count:
         raise ConfigurationError(
@@ -70,11 +68,12 @@ def average_checkpoints(paths: Sequence[Path]) -> Dict[str, Any]:
     """
     import torch  # here, so that --help and a mistyped flag do not wait for it
 
-    from capsnmt.checkpoints.load import CheckpointError, load_checkpoint
+    from capsnmt.checkpoints.load import CheckpointError, load_checkpoint, settings_of
 
     sums: Dict[str, torch.Tensor] = {}
     shapes: Dict[str, Tuple[int, ...]] = {}
     state: Dict[str, Any] = {}
+    trainings: Dict[Tuple[Any, ...], Path] = {}
     for path in paths:
         state = {}  # frees the previous checkpoint before the next is loaded
         state = load_checkpoint(path)
@@ -86,6 +85,7 @@ def average_checkpoints(paths: Sequence[Path]) -> Dict[str, Any]:
                     f"{path}: {_in_words(key, found)}, but {paths[0]}: {_in_words(key, shapes)}; "
                     "give checkpoints of one model"
                 )
+        trainings.setdefault(tuple(map(settings_of(state).get, TRAINING)), path)
         for key, value in state["model"].items():
             if not isinstance(value, torch.Tensor) or not value.is_floating_point():
                 continue
@@ -97,6 +97,11 @@ def average_checkpoints(paths: Sequence[Path]) -> Dict[str, Any]:
             if key not in sums:
                 sums[key] = torch.zeros(value.shape, dtype=torch.float64)
             sums[key] += value
+    if len(trainings) > 1:
+        say(
+            f"warning: {' and '.join(map(str, trainings.values()))} are of different trainings (by "
+            f"{', '.join(TRAINING)}); the mean is a model only if both began as one"
+        )
     for key, total in sums.items():
         # in place, so that tied parameters stay one tensor in the file
         state["model"][key].copy_(total / len(paths))
@@ -125,7 +130,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--output", required=True, type=Path, metavar="FILE", help="the averaged checkpoint"
     )
     choice = parser.add_mutually_exclusive_group()
-    for kind, (metavar, text) in HELP.items():
+    for kind, (_, metavar, text) in NAMES.items():
         choice.add_argument(f"--{kind}", type=positive, metavar=metavar, help=text)
     return parser
 

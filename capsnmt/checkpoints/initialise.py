@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import logging
 from pathlib import Path
 from typing import Any, Dict, List, Tuple
@@ -10,7 +11,7 @@ import torch
 import torch.nn as nn
 from omegaconf import OmegaConf
 
-from capsnmt.checkpoints.load import load_checkpoint
+from capsnmt.checkpoints.load import check_dictionaries, load_checkpoint, settings_of
 from capsnmt.checkpoints.resume import LAST
 from capsnmt.cli import ConfigurationError
 
@@ -45,15 +46,17 @@ def tied(model: nn.Module) -> List[Tuple[str, str]]:
     return found
 
 
-def initialise_from(model: nn.Module, path: str) -> None:
+def initialise_from(model: nn.Module, path: str, task: Any) -> None:
     """Load every tensor whose name and shape match, and log the parameters that stay fresh.
 
     Dou et al. (2019) train their layer aggregation from a trained baseline in this way.
     """
     try:
-        state = load_checkpoint(path)["model"]
+        checkpoint = load_checkpoint(path)
     except (ValueError, KeyError) as error:
         raise ConfigurationError(f"--init-from: {error}") from None
+    check_dictionaries(argparse.Namespace(**settings_of(checkpoint)), getattr(task, "cfg", None))
+    state = checkpoint["model"]
     model.upgrade_state_dict(state)
     own = model.state_dict()
     matching = {

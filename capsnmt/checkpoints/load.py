@@ -13,20 +13,24 @@ import argparse
 import codecs
 import errno
 import itertools
+import logging
 import os
 import pickle
 import re
 import types
 import zipfile
 from pathlib import Path
-from typing import Any, Dict, Union
+from typing import Any, Dict, Mapping, Union
 
 import torch
 
 from capsnmt.cli import ConfigurationError
 from capsnmt.files import replacing
 
+logger = logging.getLogger(__name__)
+
 PathLike = Union[str, "os.PathLike[str]"]
+SIDES = ("source_lang", "target_lang")
 
 # numpy types of the arrays and scalars that metrics leave in a checkpoint
 METRIC_DTYPES = ("int64", "float32", "float64")
@@ -179,6 +183,36 @@ def load_trained(path: PathLike) -> Dict[str, Any]:
             "of fairseq-train"
         )
     return state
+
+
+def dictionary_of(settings: Any, side: str) -> Path:
+    """Return the dictionary of a task by its settings; ``side`` is one of ``SIDES``."""
+    folder = str(getattr(settings, "data", "")).split(os.pathsep)[0]
+    return Path(folder) / f"dict.{getattr(settings, side, None)}.txt"
+
+
+def check_dictionary(trained: Path, now: Path) -> None:
+    """Warn if the dictionary of a training, where it still is, is not the one that is read now.
+
+    A checkpoint holds no words, so that it loads with any other dictionary of the same size.
+    """
+    if trained.is_file() and now.is_file() and trained.read_bytes() != now.read_bytes():
+        logger.warning("the model was trained with %s, and %s is another dictionary", trained, now)
+
+
+def check_dictionaries(trained: Any, now: Any) -> None:
+    """Check both dictionaries by the settings of a training and of a task."""
+    for side in SIDES:
+        check_dictionary(dictionary_of(trained, side), dictionary_of(now, side))
+
+
+def settings_of(state: Mapping[str, Any]) -> Dict[str, Any]:
+    """Return the settings of a checkpoint's training by name, of all groups."""
+    found: Dict[str, Any] = {}
+    for group in (state.get("cfg") or {"args": state.get("args")}).values():
+        if isinstance(group, (argparse.Namespace, Mapping)):
+            found.update(group if isinstance(group, Mapping) else vars(group))
+    return found
 
 
 def count_parameters(path: PathLike) -> int:

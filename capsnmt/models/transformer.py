@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import os
-from pathlib import Path
 from typing import Any, Optional
 
 import torch.nn as nn
@@ -16,6 +14,7 @@ from fairseq.models.transformer.transformer_legacy import base_architecture
 from omegaconf import OmegaConf
 
 from capsnmt.checkpoints.initialise import initialise_from, resumes
+from capsnmt.checkpoints.load import SIDES, check_dictionaries
 from capsnmt.host import load_plugin
 from capsnmt.machine import keep_freed_memory
 from capsnmt.models.config import MECHANISMS
@@ -26,23 +25,6 @@ from capsnmt.models.surface_fusion import SurfaceFusionDecoder
 from capsnmt.models.validation import complete, validate
 
 logger = logging.getLogger(__name__)
-
-SIDES = ("source_lang", "target_lang")
-
-
-def dictionary_of(settings: Any, side: str) -> Path:
-    """Return the dictionary of the settings of a task; ``side`` is one of ``SIDES``."""
-    folder = str(getattr(settings, "data", "")).split(os.pathsep)[0]
-    return Path(folder) / f"dict.{getattr(settings, side, None)}.txt"
-
-
-def check_dictionary(trained: Path, now: Path) -> None:
-    """Warn if the dictionary of a training, where it still is, is not the one that is read now.
-
-    A checkpoint holds no words, so that it loads with any other dictionary of the same size.
-    """
-    if trained.is_file() and now.is_file() and trained.read_bytes() != now.read_bytes():
-        logger.warning("the model was trained with %s, and %s is another dictionary", trained, now)
 
 
 def check_text(saved: Any, task: Any) -> None:
@@ -65,8 +47,7 @@ def check_text(saved: Any, task: Any) -> None:
             "the model was trained to translate from %s to %s, and now translates from %s to %s",
             *(*trained, *now),
         )
-    for side in SIDES:
-        check_dictionary(dictionary_of(settings, side), dictionary_of(given, side))
+    check_dictionaries(settings, given)
 
 
 @register_model("capsnmt_transformer")
@@ -145,7 +126,7 @@ class CapsnmtTransformer(TransformerModel):
         check_text(saved, task)
         if args.init_from:
             if not resumes(saved):
-                initialise_from(model, args.init_from)
+                initialise_from(model, args.init_from, task)
             # Only a training's first start reads it. Later the model gets its own checkpoint,
             # perhaps on a machine without this one.
             saved.init_from = None

@@ -169,7 +169,7 @@ class SentenceClassifier(BaseFairseqModel):
             args.freeze_encoder,
         )
         if args.init_from and not resumes(args):
-            initialise_from(model, args.init_from)
+            initialise_from(model, args.init_from, task)
         if args.probe_checkpoint:
             load_encoder(model.encoder, args.probe_checkpoint)
         # Only training starts from them, as in CapsnmtTransformer; args is saved with the model.

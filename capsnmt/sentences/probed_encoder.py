@@ -17,11 +17,10 @@ from fairseq.models.transformer.transformer_config import (
 from fairseq.models.transformer.transformer_legacy import base_architecture
 from fairseq.utils import safe_hasattr
 
-from capsnmt.checkpoints.load import load_checkpoint
+from capsnmt.checkpoints.load import SIDES, check_dictionary, dictionary_of, load_checkpoint
 from capsnmt.cli import ConfigurationError
 from capsnmt.models.config import MECHANISMS, defaults
 from capsnmt.models.switches import declared, flag, spelled
-from capsnmt.models.transformer import SIDES, check_dictionary, dictionary_of
 from capsnmt.models.validation import complete
 from capsnmt.modules.layer_aggregation import LAYER_AGGREGATIONS
 

@@ -18,7 +18,13 @@ from fairseq.models.transformer import TransformerConfig, TransformerModel
 from fairseq.tasks.translation import TranslationTask
 from omegaconf import OmegaConf
 
-from capsnmt.checkpoints.load import WITHOUT_TRAINING, load_trained, model_classes
+from capsnmt.checkpoints.load import (
+    SIDES,
+    WITHOUT_TRAINING,
+    load_trained,
+    model_classes,
+    settings_of,
+)
 from capsnmt.cli import ConfigurationError, exits_as_errors, require, shown
 from capsnmt.configurations.schema import SENTENCE_TASKS
 from capsnmt.corpora.prepared import PreparedData
@@ -217,17 +223,14 @@ def _check_buildable(path: Path, model: Any, task: Any) -> None:
 
 def _check_settings(path: Path, given: Mapping[str, Any], state: Mapping[str, Any]) -> None:
     """Raise unless fairseq knows the settings that differ from a checkpoint's, and they fit it."""
-    groups = state.get("cfg") or {"args": state["args"]}
-    task = groups.get("task") or vars(groups.get("args", Namespace()))
-    sides = ("source_lang", "target_lang")
-    trained, now = ([str(it.get(side) or "") for side in sides] for it in (task, given))
+    settings = settings_of(state)
+    trained, now = ([str(it.get(side) or "") for side in SIDES] for it in (settings, given))
     if all((*trained, *now)) and trained != now:
         raise ConfigurationError(
             f"{path} translates from {' to '.join(trained)}, and the data are {'-'.join(now)}; "
             f"give the data of its training by --data"
         )
-    settings = [vars(it) if isinstance(it, Namespace) else it for it in groups.values()]
-    known = ADDED.union(groups, *(group for group in settings if isinstance(group, Mapping)))
+    known = ADDED.union(state.get("cfg") or (), settings)
     for name in given:
         if name not in known:
             similar = " or ".join(get_close_matches(name, sorted(known))) or "one that fairseq has"

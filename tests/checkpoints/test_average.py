@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from pathlib import Path
 from typing import Any, Dict, List
 
@@ -68,6 +69,14 @@ def test_the_rest_is_the_last_checkpoints_without_what_belongs_to_one(tmp_path: 
         "averaged_checkpoints": ["1.pt", "2.pt", "3.pt"],
     }
     assert "last_optimizer_state" not in averaged
+
+
+def test_the_mean_of_two_trainings_is_warned_of(tmp_path: Path, capsys: Any) -> None:
+    """Of two seeds it was written without a word, and is no model."""
+    for seeds, warned in (((1, 1), False), ((1, 2), True)):
+        cfgs = [{"common": {"seed": seed}, "model": Namespace(arch="a")} for seed in seeds]
+        average(tmp_path, *(write(tmp_path / f"{n}.pt", cfg) for n, cfg in enumerate(cfgs)))
+        assert ("1.pt are of different trainings" in capsys.readouterr().err) == warned
 
 
 def test_checkpoints_are_ordered_by_their_numbers(tmp_path: Path) -> None:

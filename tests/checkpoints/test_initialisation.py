@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+from argparse import Namespace
 from pathlib import Path
 
 import pytest
 import torch
 
 from capsnmt.cli import ConfigurationError
-from tests.support import EVERYWHERE, build
+from tests.support import EVERYWHERE, TASK, build
 
 
 @pytest.fixture
@@ -63,16 +64,26 @@ def test_an_exact_start_is_without_a_warning(
 
 
 def test_another_dictionary_and_matrices_that_are_one_here_are_warned_of(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given = build("capsnmt_transformer", seed=5)
     state = given.state_dict()
     path, other = str(tmp_path / "untied.pt"), str(tmp_path / "larger.pt")
-    torch.save({"model": state}, path)
+    settings = {}
+    for folder in ("trained", "now"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "dict.en.txt").write_text(f"{folder} 1\n", "utf-8")
+        settings[folder] = {"data": str(tmp_path / folder), "source_lang": "en"}
+    monkeypatch.setattr(TASK, "cfg", Namespace(**settings["now"]), raising=False)
+    torch.save({"model": state, "cfg": {"task": settings["trained"]}}, path)
     names = [name for name in state if "embed_tokens" in name or "output_projection" in name]
     larger = {name: torch.cat([state[name], state[name][:3]]) for name in names}
     torch.save({"model": {**state, **larger}}, other)
-    for start, words in ((path, "are one matrix here and two there"), (other, "the dictionary is")):
+    for start, words in (
+        (path, "are one matrix here and two there"),
+        (path, "is another dictionary"),
+        (other, "the dictionary is"),
+    ):
         caplog.clear()
         with caplog.at_level(logging.WARNING, logger="capsnmt"):
             build("capsnmt_transformer", "--share-all-embeddings", "--init-from", start)
