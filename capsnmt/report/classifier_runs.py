@@ -50,7 +50,7 @@ def probing(runs: Sequence[FinishedRun]) -> Tuple[Dict[str, Any], Figures]:
         if len(means) > 1:
             lines.append([kind, "Ave.", "", *map(_average, zip(*means))])
     header = ["kind", "task", "majority", *names]
-    return {"table": Table(header, lines, numeric=2), "note": _note(runs)}, {}
+    return {"table": Table(header, lines, numeric=2), **_compared(runs)}, {}
 
 
 def logical_inference(runs: Sequence[FinishedRun]) -> Tuple[Dict[str, Any], Figures]:
@@ -82,8 +82,9 @@ def logical_inference(runs: Sequence[FinishedRun]) -> Tuple[Dict[str, Any], Figu
         ("operators in the longer sentence", "test accuracy, percent"),
         {"majority class": spread([first.majority])},
     )
-    majority, table = f"{first.majority:.2f}", Table(header, lines, numeric=1)
-    return {"table": table, "note": _note(runs), "majority": majority}, {"logical_inference": draw}
+    table = Table(header, lines, numeric=1)
+    values = {"table": table, **_compared(runs), "majority": f"{first.majority:.2f}"}
+    return values, {"logical_inference": draw}
 
 
 def _rows(runs: Iterable[FinishedRun]) -> Dict[str, TrainedRow]:
@@ -108,17 +109,12 @@ def _accuracy_in(bucket: int, measures: Measures) -> Optional[float]:
     return measures.by_bucket[bucket].accuracy if bucket in measures.by_bucket else None
 
 
-def _note(runs: Sequence[FinishedRun]) -> str:
-    seeds = sorted({run.seed for run in runs})
-    note = f"Accuracy in percent; seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}."
-    if len(seeds) > 1:
-        note += f" ± is the standard deviation (n - 1) over at most {len(seeds)} seeds."
+def _compared(runs: Sequence[FinishedRun]) -> Dict[str, Any]:
+    """Return the seeds of some runs, and what of them was trained on other data than the first."""
     first = {run.result.probing_task: run for run in reversed(runs)}
     others = [
         str(run.folder)
         for run in runs
         if run.training.vocabulary != first[run.result.probing_task].training.vocabulary
     ]
-    if others:
-        note += f" Not comparable, because of other data than {runs[0].row}'s: {', '.join(others)}."
-    return note
+    return {"seeds": sorted({run.seed for run in runs}), "first": runs[0].row, "others": others}

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from itertools import chain
+from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Sequence, Union
 
 from fairseq.hub_utils import GeneratorHubInterface
@@ -28,7 +27,7 @@ class Translation:
 
     hypotheses: Sequence[Hypothesis]  # the best first
     parts: int  # of the line, which were translated separately; 0 for a blank line
-    known: bool = True  # whether the dictionary has all subwords of the line
+    known: bool  # whether the dictionary has all subwords of the line
 
 
 class Translator(GeneratorHubInterface):
@@ -64,9 +63,14 @@ class Translator(GeneratorHubInterface):
         if tokens:
             hypotheses = self.generate(tokens, beam or self.cfg.generation.beam, **kwargs)
         found = iter(hypotheses)
-        joined = [self._join([next(found) for _ in of_line], nbest) for of_line in parts]
-        known = [all(it in self.src_dict for it in chain.from_iterable(each)) for each in parts]
-        return [replace(each, known=its) for each, its in zip(joined, known)]
+        return [
+            Translation(
+                self._join([next(found) for _ in of_line], nbest),
+                len(of_line),
+                all(subword in self.src_dict for part in of_line for subword in part),
+            )
+            for of_line in parts
+        ]
 
     def split(self, line: str) -> List[List[str]]:
         """Return the subwords of a raw line, in parts that fit into the model."""
@@ -80,10 +84,10 @@ class Translator(GeneratorHubInterface):
         limits = [self.max_positions[0], self.cfg.dataset.max_tokens]
         return max(1, int(min(limit for limit in limits if limit)) - 1)
 
-    def _join(self, parts: Sequence[Sequence[Dict[str, Any]]], nbest: int) -> Translation:
+    def _join(self, parts: Sequence[Sequence[Dict[str, Any]]], nbest: int) -> List[Hypothesis]:
         """Join the hypotheses of the parts of a line that have the same rank."""
         if not parts:
-            return Translation([Hypothesis("", 0.0)], 0)
+            return [Hypothesis("", 0.0)]
         joined = []
         for _, same_rank in zip(range(nbest), zip(*parts)):
             tokens = [hypothesis["tokens"] for hypothesis in same_rank]
@@ -91,7 +95,7 @@ class Translator(GeneratorHubInterface):
             total = sum(len(part["tokens"]) * float(part["score"]) for part in same_rank)
             score = total / sum(map(len, tokens)) / math.log(2)
             joined.append(Hypothesis(self.detokenize(words), score))
-        return Translation(joined, len(parts))
+        return joined
 
 
 def split_subwords(subwords: Sequence[str], limit: int, sentencepiece: bool) -> List[List[str]]:
