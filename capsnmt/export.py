@@ -87,12 +87,14 @@ def main(argv: List[str]) -> None:
     require("fairseq")
     # after parsing: --help and a mistyped flag do not wait for torch and fairseq
     import capsnmt.models  # noqa: F401  registers our architectures
-    from capsnmt.checkpoints.load import load_checkpoint, save_checkpoint
+    from capsnmt.checkpoints.load import check_finite, load_checkpoint, save_checkpoint
     from capsnmt.runs.finished import FinishedRun
 
     path = args.model if args.model.is_file() else FinishedRun(args.model).model
     check_output_file(args.output, "--output", [path])
-    save_checkpoint(stock_checkpoint(load_checkpoint(path), path), args.output)
+    state = load_checkpoint(path)
+    check_finite(state["model"], path)
+    save_checkpoint(stock_checkpoint(state, path), args.output)
     print(f"{args.output}: the model in {path} as fairseq's own transformer")
 
 

@@ -30,9 +30,8 @@ NAMES = {
     ),
 }
 # settings that tell one training from another
+RATHER = "average earlier checkpoints, or train again with a lower learning rate"
 TRAINING = ("arch", "source_lang", "target_lang", "seed")
-# fairseq's sinusoidal positions save a buffer of one number that it never sets or reads
-UNINITIALISED = "_float_tensor"
 
 
 def choose(folder: Path, kind: str, count: int) -> List[Path]:
@@ -68,7 +67,7 @@ def average_checkpoints(paths: Sequence[Path]) -> Dict[str, Any]:
     """
     import torch  # here, so that --help and a mistyped flag do not wait for it
 
-    from capsnmt.checkpoints.load import CheckpointError, load_checkpoint, settings_of
+    from capsnmt.checkpoints.load import CheckpointError, check_finite, load_checkpoint, settings_of
 
     sums: Dict[str, torch.Tensor] = {}
     shapes: Dict[str, Tuple[int, ...]] = {}
@@ -86,14 +85,10 @@ def average_checkpoints(paths: Sequence[Path]) -> Dict[str, Any]:
                     "give checkpoints of one model"
                 )
         trainings.setdefault(tuple(map(settings_of(state).get, TRAINING)), path)
+        check_finite(state["model"], path, RATHER)
         for key, value in state["model"].items():
             if not isinstance(value, torch.Tensor) or not value.is_floating_point():
                 continue
-            if not key.endswith(UNINITIALISED) and not torch.isfinite(value).all():
-                raise CheckpointError(
-                    f"{path}: {key} has NaN or infinite weights, as the training diverged; "
-                    "average earlier checkpoints, or train again with a lower learning rate"
-                )
             if key not in sums:
                 sums[key] = torch.zeros(value.shape, dtype=torch.float64)
             sums[key] += value

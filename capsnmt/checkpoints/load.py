@@ -35,7 +35,8 @@ SIDES = ("source_lang", "target_lang")
 # numpy types of the arrays and scalars that metrics leave in a checkpoint
 METRIC_DTYPES = ("int64", "float32", "float64")
 # entries of fairseq's model state that are not learned
-BUFFERS = ("version", "_float_tensor", "coefficients")
+UNSET = "_float_tensor"
+BUFFERS = ("version", UNSET, "coefficients")
 # the parameters that fairseq ties
 EMBEDDINGS = ("embed_tokens.weight", "output_projection.weight")
 # What only training uses; a trained model is loaded without it.
@@ -172,6 +173,21 @@ def _tie(model: Dict[str, Any]) -> None:
     for first, other in itertools.combinations(embeddings, 2):
         if model[first].dtype == model[other].dtype and torch.equal(model[first], model[other]):
             model[other] = model[first]
+
+
+def check_finite(
+    model: Mapping[str, Any],
+    path: PathLike,
+    fix: str = "give an earlier checkpoint, or train again with a lower learning rate",
+) -> None:
+    """Raise unless all weights of a checkpoint's model are finite: nothing else would say so."""
+    for name, value in model.items():
+        # not what fairseq's sinusoidal positions save of one number that they never set or read
+        is_read = isinstance(value, torch.Tensor) and not name.endswith(UNSET)
+        if is_read and not torch.isfinite(value).all():
+            raise CheckpointError(
+                f"{path}: {name} has NaN or infinite weights, as the training diverged; {fix}"
+            )
 
 
 def load_trained(path: PathLike) -> Dict[str, Any]:

@@ -9,9 +9,7 @@ import shutil
 from pathlib import Path
 from typing import Any, Dict, Optional, Tuple
 
-import torch
-
-from capsnmt.checkpoints.load import CheckpointError, DamagedError, load_checkpoint
+from capsnmt.checkpoints.load import CheckpointError, DamagedError, check_finite, load_checkpoint
 from capsnmt.files import replacing
 
 LAST = "checkpoint_last.pt"  # fairseq's default of --restore-file, in --save-dir
@@ -97,7 +95,5 @@ def resumable(path: Path) -> int:
         raise CheckpointError(f"{path} has no state of the optimizer; it is a model alone")
     if "train_iterator" not in (state.get("extra_state") or {}):
         raise CheckpointError(f"{path} has no place in the data; it is a model alone")
-    weights = (value for value in state["model"].values() if isinstance(value, torch.Tensor))
-    if not all(bool(torch.isfinite(value).all()) for value in weights):
-        raise CheckpointError(f"{path} has weights that are not finite; the training diverged")
+    check_finite(state["model"], path)
     return updates_of(state, path)

@@ -12,7 +12,7 @@ import torch
 from omegaconf import OmegaConf
 
 from capsnmt import records
-from capsnmt.checkpoints.load import load_trained, model_classes
+from capsnmt.checkpoints.load import check_finite, load_trained, model_classes
 from capsnmt.cli import ConfigurationError, OneLineParser, check_output_file, comma_list, command
 from capsnmt.configurations.schema import SENTENCE_TASKS
 from capsnmt.host import load_plugin
@@ -34,6 +34,7 @@ def load_classifier(path: Path, data: Optional[Path] = None) -> Tuple[Any, Any, 
     from capsnmt.sentences.classifier import SentenceClassifier
 
     state = load_trained(path)
+    check_finite(state["model"], path)
     cfg = state.get("cfg") or {}
     settings = dict(cfg.get("task") or {})
     if data is not None:

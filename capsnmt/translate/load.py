@@ -21,6 +21,7 @@ from omegaconf import OmegaConf
 from capsnmt.checkpoints.load import (
     SIDES,
     WITHOUT_TRAINING,
+    check_finite,
     load_trained,
     model_classes,
     settings_of,
@@ -148,6 +149,7 @@ def load_models(
     for path in checkpoints:
         _check_settings(path, overrides, load_translating(path))
         state = checkpoint_utils.load_checkpoint_to_cpu(str(path), settings)
+        check_finite(state["model"], path)
         args = state.get("args")
         cfg = state["cfg"] if args is None else convert_namespace_to_omegaconf(args)
         _check_buildable(path, cfg.model, cfg.task._name)  # also what the overrides have changed

@@ -232,9 +232,13 @@ FOLDERS: Dict[str, Tuple[Dict[str, Any], Tuple[int, Tuple[str, ...]]]] = {
         {"1": saved(6), "crash.pt": saved(8), "averaged.pt": saved(9)},
         (6, ("checkpoint1.pt at 6", "crash.pt is none of", "averaged.pt is none of")),
     ),
+    "a buffer that fairseq never sets": (
+        {"1": saved(6, model={"encoder.embed_positions._float_tensor": DIVERGED["weight"]})},
+        (6, ("checkpoint1.pt at 6",)),
+    ),
     "one that diverged": (
         {"1": saved(6), "2": saved(8, model=DIVERGED)},
-        (6, ("checkpoint1.pt at 6", "checkpoint2.pt has weights that are not finite")),
+        (6, ("checkpoint1.pt at 6", "checkpoint2.pt: weight has NaN or infinite")),
     ),
     "without a place in the data": (
         {"_1_8": saved(8, extra_state={})},

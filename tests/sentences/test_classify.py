@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Dict
+from typing import Callable, Dict
 
 import pytest
 import torch
@@ -13,6 +13,7 @@ import torch
 from capsnmt import records
 from capsnmt.cli import ConfigurationError
 from capsnmt.models import CapsnmtTransformer
+from capsnmt.sentences.evaluate import main as evaluate
 from tests.commands import ON_CPU, in_two, succeed, train
 from tests.support import PLUGIN
 
@@ -109,7 +110,7 @@ def test_two_processes_log_the_measures_of_all_examples(logic: Path, tmp_path: P
 
 @pytest.mark.one_host  # test_classifier.py takes an encoder over on both
 def test_a_translation_models_encoder_is_probed_as_it_was_trained(
-    corpus: Path, senteval: Path, tmp_path: Path
+    corpus: Path, senteval: Path, tmp_path: Path, refused: Callable[..., str]
 ) -> None:
     mechanisms = ["--head-aggregation", "em", "--mlmha", "M-10"]
     train(corpus / "bin", tmp_path / "nmt", "capsnmt_transformer_tiny", 2, *mechanisms)
@@ -138,6 +139,10 @@ def test_a_translation_models_encoder_is_probed_as_it_was_trained(
     said = succeed(EVALUATE, probe, "--splits", "valid,test", "--json", report, "--cpu")
     assert "majority 60.00  (10 examples)" in said
     assert records.load(report)["splits"]["test"]["majority"] == 60
+    diverged = torch.load(probe, weights_only=False)
+    diverged["model"]["classifier.0.bias"].fill_(torch.inf)
+    torch.save(diverged, tmp_path / "diverged.pt")
+    assert "0.bias has NaN or infinite weights" in refused(evaluate, tmp_path / "diverged.pt")
     # it does not translate
     words = r"has the task probing; evaluate it by python -m capsnmt\.sentences\.evaluate"
     with pytest.raises(ConfigurationError, match=words):

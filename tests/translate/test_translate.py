@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Callable, Dict, List, Tuple
 
 import pytest
+import torch
 
 from capsnmt.checkpoints.load import load_checkpoint, save_checkpoint
 from capsnmt.evaluation.text import moses_detokenizer, remove_bpe
@@ -194,12 +195,15 @@ def test_a_mistake_is_one_line(
     segmented = copied(run, tmp_path / "c", config=config.replace(f'"{data}"', f'"{again}"'))
     last = run / "checkpoints" / "checkpoint_last.pt"
     state = load_checkpoint(last)
+    diverged = {**state["model"], "decoder.layers.0.fc1.bias": torch.full((1,), torch.nan)}
+    save_checkpoint({**state, "model": diverged}, tmp_path / "diverged.pt")
     state["cfg"]["task"]["_name"] = "probing"
     save_checkpoint(state, tmp_path / "probe.pt")
     for arguments, words in (
         ([unfinished], "has no finished run, scores.json is"),
         ([classifier], "classifies sentences; give a run that translates"),
         ([tmp_path / "probe.pt", "--data", data], "has the task probing; evaluate it by python -m"),
+        ([tmp_path / "diverged.pt", "--data", data], "fc1.bias has NaN or infinite weights, as"),
         ([last], "is not the folder of a run; give its data"),
         ([last, "--data", reverse], "translates from en to de, and the data are de-en; give"),
         ([run, "--data", tmp_path / "no"], "manifest.json: cannot be read: No such file"),
