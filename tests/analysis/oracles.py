@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from functools import partial
 from itertools import combinations
 from typing import Any, Dict, List, Optional, Tuple
 
@@ -17,9 +18,9 @@ from tests.analysis.small_models import (
     LENGTHS,
     Flags,
     corpus,
-    couplings_of_each_sentence,
     logits_of_each_sentence,
     losses_of_each_sentence,
+    of_each_sentence,
     states_of_each_sentence,
     weights_of_each_sentence,
 )
@@ -94,7 +95,7 @@ def by_strongest(mean: Tensor) -> List[int]:
 def agreement(model: Any, flags: Flags) -> Rows:
     """Dou et al. 2019, equations 17 and 18, as :mod:`capsnmt.analysis.agreement` reads them."""
     found: Dict[Any, Tuple[List[float], List[float]]] = defaultdict(lambda: ([], []))
-    for records in couplings_of_each_sentence(model):
+    for records in of_each_sentence(model):
         assert len(records) == len(CALLS[flags])
         for place, record in zip(CALLS[flags], records):
             for iteration, of_all in enumerate(record.coefficients, 1):
@@ -114,10 +115,7 @@ def agreement(model: Any, flags: Flags) -> Rows:
 def disagreement(model: Any, flags: Flags) -> Rows:
     """What the criterion measures in training, layer by layer."""
     found: Dict[Any, List[Tensor]] = defaultdict(list)
-    logits = iter(logits_of_each_sentence(model))
-    for _ in corpus()[0]:
-        with record_disagreement(TERMS, ROLES) as record:
-            next(logits)
+    for record in of_each_sentence(model, partial(record_disagreement, TERMS, ROLES)):
         for (role, term), layers in record.values.items():
             for layer, of_layer in enumerate(layers, 1):
                 found[role, layer, term].append(of_layer[0])

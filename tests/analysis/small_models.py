@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Sequence, Tuple
 
 import torch
 from fairseq.data import indexed_dataset
@@ -16,7 +16,7 @@ from capsnmt.analysis.analyse import Findings, analyse
 from capsnmt.analysis.model import NamedCheckpoint, Scope
 from capsnmt.checkpoints.load import save_checkpoint
 from capsnmt.modules.attention import Attention
-from capsnmt.routing.recording import RoutingRecord, record_routing
+from capsnmt.routing.recording import record_routing
 from tests.support import (
     SMALL,
     TASK,
@@ -136,13 +136,13 @@ def states_of_each_sentence(model: Any, stack: str) -> List[List[Tensor]]:
     return found
 
 
-def couplings_of_each_sentence(model: Any) -> Iterable[List[RoutingRecord]]:
-    """Yield the calls of routing operators that each sentence makes alone."""
+def of_each_sentence(model: Any, recorder: Callable[[], Any] = record_routing) -> Iterable[Any]:
+    """Yield what is recorded of each sentence alone; by default the calls of routing operators."""
     logits = iter(logits_of_each_sentence(model))
     for _ in LENGTHS:
-        with record_routing() as records:
+        with recorder() as record:
             next(logits)
-        yield records
+        yield record
 
 
 def weights_of_each_sentence(model: Any) -> Iterable[Dict[Tuple[str, int], Tensor]]:

@@ -25,7 +25,7 @@ from tests.analysis.small_models import (
     LENGTHS,
     Flags,
     analysed,
-    couplings_of_each_sentence,
+    of_each_sentence,
     precise,
     rows_of,
 )
@@ -142,7 +142,7 @@ def test_the_map_of_agreement_is_the_mean_over_all_real_tokens(tmp_path: Path) -
     model = precise(*flags)
     each = [
         C
-        for records in couplings_of_each_sentence(model)
+        for records in of_each_sentence(model)
         for C in oracles.routings("layers", records[0].coefficients[-1])
     ]
     mean = torch.stack(each).mean(0)

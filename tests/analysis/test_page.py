@@ -25,7 +25,7 @@ from capsnmt.pages.page import csv_text
 from tests.analysis.oracles import by_strongest
 from tests.analysis.small_models import (
     SCOPE,
-    couplings_of_each_sentence,
+    of_each_sentence,
     precise,
     weights_of_each_sentence,
     write_checkpoint,
@@ -157,7 +157,7 @@ def test_the_maps_are_what_the_model_computes(sentences: Any, name: str) -> None
         assert set(maps) == set(weights)
         for place, A in weights.items():
             check(maps[place], torch.cat([A.mean(0, keepdim=True), A]), 5.1e-4)
-    for of_sentence, records in zip(found, couplings_of_each_sentence(model)):
+    for of_sentence, records in zip(found, of_each_sentence(model)):
         assert len(of_sentence["coefficients"]) == len(records)
         for each, record in zip(of_sentence["coefficients"], records):
             C = torch.stack(record.coefficients)

@@ -7,8 +7,6 @@ from typing import Any, List, Optional
 
 import pytest
 from fairseq.data import encoders
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import capsnmt.plugin  # noqa: F401  registers the tokeniser
 from capsnmt.cli import ConfigurationError
@@ -38,18 +36,6 @@ def test_each_side_has_its_own_tokeniser() -> None:
 def test_a_bad_setting_is_one_line(setting: tuple, message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         build(*setting)
-
-
-@settings(max_examples=50)
-@given(st.lists(st.sampled_from(["▁a", "b", "a@@", "▁."]), max_size=60), st.integers(1, 12))
-@pytest.mark.parametrize("sentencepiece", [False, True])
-def test_the_parts_are_the_line_and_fit(
-    sentencepiece: bool, subwords: List[str], limit: int
-) -> None:
-    parts = split_subwords(subwords, limit, sentencepiece)
-    assert [word for part in parts for word in part] == subwords
-    assert all(len(part) <= limit for part in parts)
-    assert all(parts[:-1])
 
 
 @pytest.mark.parametrize(
