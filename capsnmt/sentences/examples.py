@@ -41,13 +41,13 @@ def existing(path: Path, missing: str) -> Path:
 def read_fields(path: Path, fields: Sequence[str]) -> Iterator[Tuple[int, List[str]]]:
     """Yield the number and fields of each line of a plain or gzipped table without header."""
     for number, line in enumerate(read_lines(path), 1):
-        values = line.split("\t")
+        values = [value.strip() for value in line.split("\t")]  # "NN " is no other class than "NN"
         if len(values) != len(fields):
             raise ConfigurationError(
                 f"{path}, line {number}: {len(values) - 1} tabs: a line is {' TAB '.join(fields)}"
             )
         for name, value in zip(fields, values):
-            if not value.strip():
+            if not value:
                 raise ConfigurationError(
                     f"{path}, line {number}: the {name} is empty; remove the line"
                 )

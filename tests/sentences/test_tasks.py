@@ -15,7 +15,7 @@ import capsnmt.plugin  # noqa: F401  registers the tasks
 from capsnmt.sentences.logical_inference import main
 
 LINES = [
-    *("tr\tPRES\tit runs and runs", "tr\tPAST\tit ran and stopped"),
+    *("tr\tPRES \tit runs and runs", "tr\tPAST\tit ran and stopped"),  # a space that says nothing
     *("va\tPAST\tit sat", "te\tPRES\tit runs"),
 ]
 
