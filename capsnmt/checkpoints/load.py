@@ -223,11 +223,18 @@ def check_dictionaries(trained: Any, now: Any) -> None:
 
 
 def settings_of(state: Mapping[str, Any]) -> Dict[str, Any]:
-    """Return the settings of a checkpoint's training by name, of all groups."""
+    """Return the settings of a checkpoint's training by name, of all groups.
+
+    Those of the task count first: fairseq infers its languages, which the model's group may lack.
+    """
     found: Dict[str, Any] = {}
-    for group in (state.get("cfg") or {"args": state.get("args")}).values():
+    groups = state.get("cfg") or {"args": state.get("args")}
+    for group in (*groups.values(), groups.get("task")):
         if isinstance(group, (argparse.Namespace, Mapping)):
-            found.update(group if isinstance(group, Mapping) else vars(group))
+            settings = group if isinstance(group, Mapping) else vars(group)
+            found.update(
+                {key: x for key, x in settings.items() if x is not None or key not in found}
+            )
     return found
 
 

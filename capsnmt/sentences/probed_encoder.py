@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, Dict, Iterator
+from typing import Any, Dict
 
 import torch.nn as nn
 from fairseq.models.transformer import TransformerConfig
@@ -17,7 +17,13 @@ from fairseq.models.transformer.transformer_config import (
 from fairseq.models.transformer.transformer_legacy import base_architecture
 from fairseq.utils import safe_hasattr
 
-from capsnmt.checkpoints.load import SIDES, check_dictionary, dictionary_of, load_checkpoint
+from capsnmt.checkpoints.load import (
+    SIDES,
+    check_dictionary,
+    dictionary_of,
+    load_checkpoint,
+    settings_of,
+)
 from capsnmt.cli import ConfigurationError
 from capsnmt.models.config import MECHANISMS, defaults
 from capsnmt.models.switches import declared, flag, spelled
@@ -63,23 +69,18 @@ def refuse_decoder(args: Namespace) -> None:
                 f"{spelled(args, name)} has no effect, as a sentence classifier has no decoder; "
                 f"drop it"
             )
-    for name, word in _decoder_choices(args):
-        raise ConfigurationError(
-            f"{flag(name)} is {getattr(args, name)}, but a sentence classifier has no decoder; "
-            f"give {word} or drop the flag"
-        )
-
-
-def _decoder_choices(args: Namespace) -> Iterator[Any]:
-    """Yield each switch of a mechanism whose value needs a decoder, with an allowed value."""
-    aggregation = getattr(args, "layer_aggregation", "none")
-    if getattr(args, "head_aggregation_attention", "enc-self") != "enc-self":
-        yield "head_aggregation_attention", "enc-self"
-    if aggregation == "transparent":
-        others = (mode for mode in LAYER_AGGREGATIONS if mode not in ("none", "transparent"))
-        yield "layer_aggregation", ", ".join(others)
-    if aggregation != "none" and getattr(args, "layer_aggregation_side", "encoder") != "encoder":
-        yield "layer_aggregation_side", "encoder"
+    choices = {
+        "head_aggregation_attention": ["enc-self"],
+        "layer_aggregation": [mode for mode in LAYER_AGGREGATIONS if mode != "transparent"],
+    }
+    if getattr(args, "layer_aggregation", "none") != "none":
+        choices["layer_aggregation_side"] = ["encoder"]
+    for name, chosen in choices.items():
+        if getattr(args, name, chosen[0]) not in chosen:
+            raise ConfigurationError(
+                f"{flag(name)} is {getattr(args, name)}, but a sentence classifier has no decoder; "
+                f"give {', '.join(word for word in chosen if word != 'none')} or drop the flag"
+            )
 
 
 def encoder_options() -> Dict[str, Any]:
@@ -98,8 +99,7 @@ def trained_arguments(path: str) -> Namespace:
         state = load_checkpoint(path)
     except ValueError as error:
         raise ConfigurationError(f"--probe-checkpoint: {error}") from None
-    model = (state.get("cfg") or {}).get("model")
-    args: Any = Namespace(**model) if isinstance(model, dict) else model or state.get("args")
+    args = Namespace(**settings_of(state))
     if not (safe_hasattr(args, "encoder_layers") and safe_hasattr(args, "decoder_layers")):
         raise ConfigurationError(
             f"--probe-checkpoint {path} is no Transformer with encoder and decoder; give one"

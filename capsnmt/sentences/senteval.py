@@ -108,7 +108,7 @@ def check_published(path: Path, task: ProbingTask) -> None:
     if sizes != SIZES or classes != task.classes:
         raise ConfigurationError(
             f"{path}: {dict(sizes)} lines and {classes} classes, where SentEval's {task.file} has "
-            f"{SIZES} and {task.classes}: fetch it again"
+            f"{SIZES} and {task.classes}: delete it, and fetch it again"
         )
 
 
