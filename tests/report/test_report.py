@@ -13,7 +13,6 @@ import re
 import shutil
 from pathlib import Path
 from random import Random
-from statistics import mean, stdev
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
 import pytest
@@ -233,32 +232,24 @@ def seeds_of(output: Path, row: str, wrong: Sequence[float]) -> List[str]:
 @pytest.mark.parametrize(
     ("better", "mark"), [([0.02, 0.03, 0.01, 0.02], "‡"), ([0.28, 0.31, 0.3, 0.33], "")]
 )
-def test_seeds_are_one_row_with_mean_deviation_and_difference(
+def test_seeds_are_compared_as_by_the_command_that_compares_their_outputs(
     output: Path, better: List[float], mark: str
 ) -> None:
+    """Their mean and deviation: tests/frozen/golden/reports.txt."""
     folders = seeds_of(output, "baseline", [0.3, 0.35, 0.28])
     folders += seeds_of(output, "em_routing", better)
     content = page(folders)
-    bleu = [
-        [scores_of(Path(folder))["bleu"]["score"] for folder in folders if row in folder]
-        for row in ("baseline", "em_routing")
-    ]
-    means, deviations = map(mean, bleu), map(stdev, bleu)
-    shown = [f"{x:.2f} ± {y:.2f}" for x, y in zip(means, deviations)]
     _, first, second = rows_of(content, "system")
-    assert [first[3], second[3]] == shown
-    assert (first[4:], second[4]) == (
-        ["–", "–", first[6]],
-        f"{mean(bleu[1]) - mean(bleu[0]):+.2f}{mark}".replace("-", "−"),
-    )
+    assert first[4:6] == ["–", "–"]
     found = json.loads(compared(output, folders).read_text("utf-8"))["comparisons"]
     for line in rows_of(content, "test set")[1:]:
         expected = next(x for x in found if METRICS[x["metric"]] == line[2])
-        ends = " to ".join(f"{end:+.2f}" for end in expected["interval"]).replace("-", "−")
+        delta, *ends = (f"{x:+.2f}" for x in (expected["delta"], *expected["interval"]))
         p = expected["p_value"]
-        cells = [ends, "< 0.001" if p < 0.0005 else f"{p:.3f}"]
-        assert line[3] == "4 and 3"
-        assert line[5:7] == cells
+        cells = ["4 and 3", f"{delta}{mark}", " to ".join(ends).replace("-", "−")]
+        assert line[3:7] == [*cells, "< 0.001" if p < 0.0005 else f"{p:.3f}"]
+        if line[2] == "BLEU":
+            assert second[4:6] == cells[1:]
     assert "fewer than 5 seeds" in content
 
 
