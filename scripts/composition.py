@@ -74,8 +74,9 @@ def lines(task: str, rows: List[TrainedRow]) -> Iterator[List[str]]:
 
 def welch(one: Spread, other: Spread) -> Optional[Tuple[float, float]]:
     """Return Welch's 95% interval of the difference of two means over seeds."""
-    seeds = ((np.array(x.values), np.zeros((len(x.values), 1))) for x in (one, other))
-    return difference_of(*seeds).get("welch_interval")
+    ours, theirs = ((np.array(x.values), np.zeros((len(x.values), 1))) for x in (one, other))
+    found: Optional[Tuple[float, float]] = difference_of(ours, theirs).get("welch_interval")
+    return found
 
 
 def reach(bounds: Optional[Tuple[float, float]]) -> str:
