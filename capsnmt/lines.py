@@ -52,7 +52,12 @@ def stream_lines(stream: BinaryIO, name: str) -> Iterator[str]:
                 f"{name}, line {number}: not UTF-8 ({error.reason} at byte {error.start}); {fix}"
             ) from None
         foreign += not text.isascii()
-        yield _cleaned(text, name, number)
+        if number == 1 and "\0" in text:
+            raise ConfigurationError(
+                f"{name}, line 1: holds a NUL character, so it is UTF-16 or no text; convert the "
+                f"file"
+            )
+        yield text.removeprefix("\ufeff").rstrip("\r\n").replace("\0", " ")
 
 
 def _repair(data: bytes, stream: BinaryIO, number: int, foreign: int) -> str:
@@ -74,14 +79,6 @@ def _repair(data: bytes, stream: BinaryIO, number: int, foreign: int) -> str:
             f"on both sides; {foreign:,} others are UTF-8, which a conversion would spoil"
         )
     return "convert the file, as by iconv -f latin1 -t utf-8"
-
-
-def _cleaned(text: str, name: str, number: int) -> str:
-    if number == 1 and "\0" in text:
-        raise ConfigurationError(
-            f"{name}, line 1: holds a NUL character, so it is UTF-16 or no text; convert the file"
-        )
-    return text.removeprefix("\ufeff").rstrip("\r\n").replace("\0", " ")
 
 
 def blank_lines(lines: List[str], name: str) -> int:

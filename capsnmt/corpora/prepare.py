@@ -92,13 +92,14 @@ class Preparation:
         recipe = self.recipe
         pairs = [(split, side) for split in recipe.subsets for side in recipe.languages]
         texts = self._texts()
+        lowered = partial(self._map, "lower-case", lowercase, "cased", "raw")
         limited = [self._keep("limit train", cleaning.judge_subwords, "bpe", "limited")]
         if not recipe.cleaning.max_subwords:
             limited = []
         return [
             *(self._fetch(name) for name in recipe.needed() if self.local is None),
             self._raw(),
-            *(self._lowercase(text) for text in texts if recipe.lowercase),
+            *(lowered(text) for text in texts if recipe.lowercase),
             *map(self._tokenise, texts),
             self._keep("clean train", cleaning.judge_tokens, "tokenised", "clean"),
             self._learn(),
@@ -184,9 +185,6 @@ class Preparation:
             function=partial(write_raw, self.recipe, sources, scratch, self.workers),
             settings=[recipe.get(key) for key in decisive],
         )
-
-    def _lowercase(self, file: str) -> Step:
-        return self._map("lower-case", lowercase, "cased", "raw", file)
 
     def _tokenise(self, file: str) -> Step:
         language = language_of_side(file.partition(".")[2])

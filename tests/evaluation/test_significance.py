@@ -49,7 +49,8 @@ def test_variance_is_that_of_all_resamples_of_two_seeds_and_three_sentences() ->
     ours, theirs = random.standard_normal((2, 2, 3))
     theirs += np.array([4, -2, 1])
     draws = [np.bincount(x, minlength=3) / 3 for x in product(range(3), repeat=3)]
-    found = difference_of(*((x.mean(1), x @ np.array(draws).T) for x in (ours, theirs)))
+    seeds = [(x.mean(1), x @ np.array(draws).T) for x in (ours, theirs)]
+    found = difference_of(*seeds, segments=3)
     values, both = [], 0.0
     for weights, one, other in product(draws, *[list(product(range(2), repeat=2))] * 2):
         means = [x[list(chosen)].mean(0) @ weights for x, chosen in ((ours, one), (theirs, other))]
@@ -60,7 +61,11 @@ def test_variance_is_that_of_all_resamples_of_two_seeds_and_three_sentences() ->
     # n of n seeds are drawn: a half of their variance, and of the luck that is in both
     of_seeds, of_sentences = (found[f"variance_over_{name}"] for name in ("seeds", "sentences"))
     assert of_sentences > 0
-    assert np.var(values) == pytest.approx(of_sentences + both + (of_seeds + both) / 2)
+    # a variance over resamples of three sentences is two thirds of that of sentences
+    assert np.var(values) == pytest.approx(of_sentences * 2 / 3 + both + (of_seeds + both) / 2)
+    uncertain = sum((np.var(scores, ddof=1) / 2) ** 2 for scores, _ in seeds)
+    satterthwaite = (of_seeds + of_sentences) ** 2 / (uncertain + of_sentences**2 / 2)
+    assert found["freedom"] == pytest.approx(satterthwaite)
     assert np.mean(found["interval"]) == pytest.approx(ours.mean() - theirs.mean())
 
 
