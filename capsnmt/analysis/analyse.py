@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Type
@@ -17,6 +16,7 @@ from capsnmt.analysis.layers import Anisotropy, LayerWeights, Similarity
 from capsnmt.analysis.model import AnalysedModel, NamedCheckpoint, Scope, load
 from capsnmt.analysis.plots import Figure
 from capsnmt.analysis.sentences import Sentences
+from capsnmt.cli import say
 from capsnmt.pages.page import Table, csv_text, write_page
 
 HERE = Path(__file__).parent
@@ -74,7 +74,7 @@ def _analyse(model: AnalysedModel, names: Sequence[str], findings: Findings) -> 
             if name in names:
                 analyses.append(analysis(model))
         except NotApplicableError as reason:
-            print(f"{model.name}: no {name}: {reason}", file=sys.stderr)
+            say(f"{model.name}: no {name}: {reason}")
             findings.missing.setdefault(name, {})[model.name] = str(reason)
     for batch in model.batches():
         observe(model.model, batch, analyses)
@@ -95,6 +95,9 @@ def write(findings: Findings, output: Path, command: str) -> Path:
         data = data.replace("<", "\\u003c")  # so that nothing ends the element
         extra = (HERE / "browser.html").read_text("utf-8").replace("DATA", data)
         script = (HERE / "browser.js").read_text("utf-8")
+    for path in (output / f"{name}.csv" for name in ANALYSES if name not in findings.of):
+        if path.exists():
+            say(f"warning: {path} is of an earlier analysis")
     systems = [
         [each.name, f"{findings.sentences[each.name]:,}", str(each.path), str(each.data)]
         for each in findings.checkpoints

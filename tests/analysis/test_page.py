@@ -19,7 +19,7 @@ from unittest.mock import patch
 import pytest
 import torch
 
-from capsnmt.analysis.analyse import analyse, table, write
+from capsnmt.analysis.analyse import Findings, analyse, table, write
 from capsnmt.analysis.sentences import with_few_columns
 from capsnmt.pages.page import csv_text
 from tests.analysis.oracles import by_strongest
@@ -133,6 +133,12 @@ def test_a_number_that_is_none_leaves_its_cell_empty() -> None:
     rows: List[Any] = [(math.nan, 1), (None, 1.23456789)]
     analysis: Any = SimpleNamespace(columns=("x", "y"), rows=lambda: rows)
     assert csv_text(table(analysis, {"it": analysis})) == "system,x,y\nit,,1\nit,,1.234568\n"
+
+
+def test_numbers_that_an_earlier_analysis_left_are_told(tmp_path: Path, capsys: Any) -> None:
+    (tmp_path / "agreement.csv").touch()
+    write(Findings((), SCOPE), tmp_path, "capsnmt-analyse")
+    assert "agreement.csv is of an earlier analysis" in capsys.readouterr().err
 
 
 @pytest.fixture(scope="module")
