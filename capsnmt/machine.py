@@ -16,6 +16,7 @@ KEPT_BYTES = 2**31 - 1
 """Free memory at the end of the heap above this is returned; the largest that ``mallopt`` takes."""
 
 
+@functools.cache
 def keep_freed_memory(device_type: str) -> bool:
     """Let glibc's malloc keep the memory of large tensors, and return whether it does.
 
@@ -28,24 +29,12 @@ def keep_freed_memory(device_type: str) -> bool:
     **D**: whoever tunes malloc by its environment variables decides alone. Other allocators are
     left alone, and so is the process of a model that is not on a CPU.
     """
-    return device_type == "cpu" and set_malloc()
-
-
-@functools.cache
-def set_malloc() -> bool:
-    """Set malloc of this process, once."""
-    if not sys.platform.startswith("linux") or tunes_malloc():
+    tuned = any(name.startswith("MALLOC_") for name in os.environ)
+    tuned = tuned or "glibc.malloc" in os.environ.get("GLIBC_TUNABLES", "")
+    if device_type != "cpu" or tuned or not sys.platform.startswith("linux"):
         return False
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is None:
-        return False
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", lambda *_: False)
     return bool(mallopt(M_MMAP_MAX, 0) and mallopt(M_TRIM_THRESHOLD, KEPT_BYTES))
-
-
-def tunes_malloc() -> bool:
-    """Return whether the environment has settings of glibc's malloc."""
-    named = any(name.startswith("MALLOC_") for name in os.environ)
-    return named or "glibc.malloc" in os.environ.get("GLIBC_TUNABLES", "")
 
 
 def processor() -> str:
