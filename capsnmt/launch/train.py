@@ -22,8 +22,7 @@ import subprocess
 import sys
 import zlib
 from pathlib import Path
-from types import FrameType
-from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Tuple
 
 import capsnmt.plugin  # noqa: F401  # isort: skip  (first: fairseq opens the root logger)
 
@@ -46,30 +45,13 @@ PORTS = range(10000, 60000)
 PATIENCE = "patience"  # the best validation result and the validations since then
 
 
-class StopRequest:
-    """Whether this training has been asked to stop."""
-
-    signum = 0
-
-    def __init__(self, folder: Path) -> None:
-        self.file = folder / STOP_FILE
-        for signum in SIGNALS:
-            signal.signal(signum, self._note)
-
-    def _note(self, signum: int, _: Optional[FrameType]) -> None:
-        self.signum = signum
-
-    def cause(self, trainer: Any) -> int:
-        """Return the number of a signal, ``BY_FILE``, or 0 for no request to any process.
-
-        All processes must stop after the same update.
-        """
-        cause = self.signum or (BY_FILE if self.file.exists() else 0)
-        if trainer.data_parallel_world_size == 1:
-            return cause
-        shared = torch.tensor(cause, device=trainer.device)
-        distributed_utils.all_reduce(shared, group=trainer.data_parallel_process_group, op="max")
-        return int(shared.item())
+def shared_cause(cause: int, trainer: Any) -> int:
+    """Return the cause to stop of any process, or 0: all must stop after the same update."""
+    if trainer.data_parallel_world_size == 1:
+        return cause
+    shared = torch.tensor(cause, device=trainer.device)
+    distributed_utils.all_reduce(shared, group=trainer.data_parallel_process_group, op="max")
+    return int(shared.item())
 
 
 def restore_patience(settings: Any) -> Dict[str, Any]:
@@ -128,7 +110,9 @@ def peak_memory(device: torch.device) -> float:
 
 def train(cfg: Any) -> None:
     """Train in one process with fairseq's configuration, and stop on request."""
-    request = StopRequest(Path(cfg.checkpoint.save_dir))
+    request, received = Path(cfg.checkpoint.save_dir) / STOP_FILE, [0]
+    for signum in SIGNALS:
+        signal.signal(signum, lambda number, _: received.append(number))
     log_file, cfg.common.log_file = cfg.common.log_file, None
     if log_file is not None:
         statistics = logging.FileHandler(log_file, encoding="utf-8", delay=True)
@@ -151,17 +135,18 @@ def train(cfg: Any) -> None:
         if cfg.checkpoint.patience > 0:
             task.state.merge_state_dict({PATIENCE: count})  # as it is when the task is saved
         losses, ended = after_update(cfg, trainer, task, epoch_itr, subsets, end_of_epoch)
-        cause = 0 if ended else request.cause(trainer)
+        asked = received[-1] or (BY_FILE if request.exists() else 0)
+        cause = 0 if ended else shared_cause(asked, trainer)
         if cause:
             checkpoint_utils.save_checkpoint(cfg.checkpoint, trainer, epoch_itr, None)
         if not trainer.is_data_parallel_master:
             return losses, ended or bool(cause)
         trained[:] = [] if cause else [trainer]
         if cause:
-            asker = str(request.file) if cause == BY_FILE else signal.Signals(cause).name
+            asker = str(request) if cause == BY_FILE else signal.Signals(cause).name
             logger.info(json.dumps({STOPPED_BY: asker, "updates": trainer.get_num_updates()}))
         if ended or cause:
-            request.file.unlink(missing_ok=True)
+            request.unlink(missing_ok=True)
         if ended or cause or end_of_epoch:
             logger.info(json.dumps({PEAK_MEMORY: round(peak_memory(trainer.device), 3)}))
         return losses, ended or bool(cause)

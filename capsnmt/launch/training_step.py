@@ -70,20 +70,13 @@ class Update:
         """The most tokens or sentences that one update sees, over all devices."""
         return self.per_pass * self.update_freq * self.workers
 
-    def argv(self) -> List[str]:
-        """The flags of fairseq-train."""
-        size = {"tokens": "--max-tokens", "sentences": "--batch-size"}[self.unit]
-        return [size, str(self.per_pass), "--update-freq", str(self.update_freq)]
-
     def __str__(self) -> str:
-        rounded = self.wanted - self.per_update
         text = (
             f"{self.per_update:,} {self.unit} per update = {self.per_pass:,} {self.unit} x "
             f"{self.workers} device(s) x {self.update_freq} accumulated"
         )
-        if not rounded:
-            return text
-        return f"{text}, {rounded:,} fewer than the configured {self.wanted:,}"
+        fewer = self.wanted - self.per_update
+        return text + (f", {fewer:,} fewer than the configured {self.wanted:,}" if fewer else "")
 
 
 def split_update(per_update: int, most: int, workers: int, unit: str = "tokens") -> Update:
@@ -115,7 +108,7 @@ def update(run: Run) -> Update:
     wanted, workers = run.settings.batch, run.device.workers
     if run.settings.classifies:
         sentences, most = wanted.sentences_per_update or 0, wanted.max_sentences or 1
-        return split_update(sentences, most, workers, unit="sentences")
+        return split_update(sentences, most, workers, "sentences")
     return split_update(wanted.tokens_per_update or 0, wanted.max_tokens or 1, workers)
 
 
@@ -140,7 +133,8 @@ def cpu(run: Run) -> List[str]:
 
 def train(run: Run) -> Step:
     """The training."""
-    device, folder = run.device, run.folder
+    device, folder, split = run.device, run.folder, update(run)
+    size = "--batch-size" if run.settings.classifies else "--max-tokens"
     # By default the first process sends the checkpoint to the others in a form that torch >= 2.6
     # does not load, so training on several GPUs could not resume.
     several = ["--load-checkpoint-on-all-dp-ranks"] if device.workers > 1 else []
@@ -153,7 +147,7 @@ def train(run: Run) -> Step:
         *("--arch", str(run.settings.arch)),
         *flags.training(run.settings),
         *start,
-        *update(run).argv(),
+        *(size, str(split.per_pass), "--update-freq", str(split.update_freq)),
         *_validation(run),
         # Without a world size fairseq takes every GPU it sees.
         *("--distributed-world-size", str(device.workers)),
