@@ -118,12 +118,8 @@ def signature(path: Path, known: str = "") -> str:
     status = path.stat()
     if status.st_size <= REMEMBERED_BYTES:
         return sha256(path)
-    # an older version recorded whole seconds and no checksum
-    before = f"{status.st_size} bytes, {status.st_mtime_ns // 10**9} s"
     stamp = f"{status.st_size} bytes at {status.st_mtime_ns}: "
-    if known == before or known.startswith(stamp):
-        return known
-    return stamp + sha256(path)
+    return known if known.startswith(stamp) else stamp + sha256(path)
 
 
 def content_of(signature: str) -> str:

@@ -100,18 +100,6 @@ def test_a_large_file_is_read_once(large: Path, monkeypatch: pytest.MonkeyPatch)
     assert len(read) == 1
 
 
-def test_a_large_file_that_an_older_version_recorded_is_the_same(large: Path):
-    os.utime(large, ns=(0, 1_800_000_000 * 10**9 + 5))
-    outputs = {"./model.pt": "33554432 bytes, 1800000000 s"}
-    record = {"average": {"command": [], "inputs": {}, "outputs": outputs}}
-    large.with_name("steps.json").write_text(json.dumps(record), "utf-8")
-    done = steps_of(large)
-    assert done.complete(average(large))
-    assert not done.complete(average(large, "--best"))
-    os.truncate(large, (1 << 25) - 1)
-    assert not done.complete(average(large))
-
-
 @pytest.mark.parametrize("argument", ["{}", "--path={}"])
 def test_a_step_below_an_equals_sign_is_the_same_by_any_path(
     argument: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
