@@ -123,6 +123,18 @@ def plain(record: Any) -> Any:
     return json.loads(json.dumps(msgspec.to_builtins(record, enc_hook=str)))
 
 
+def as_number(value: Any) -> Any:
+    """Return the number that a value is; of 5e-3, YAML makes a text.
+
+    >>> as_number("5e-3") == as_number(0.005), as_number("adam"), as_number(True)
+    (True, 'adam', True)
+    """
+    try:
+        return value if isinstance(value, bool) else float(value)
+    except (OverflowError, TypeError, ValueError):
+        return value
+
+
 def write(path: Path, record: Any) -> None:
     """Write a record as indented JSON, completely or not at all."""
     text = json.dumps(plain(record), indent=2, ensure_ascii=False)

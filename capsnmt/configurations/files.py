@@ -63,7 +63,7 @@ def override(settings: Dict[str, Any], key: str, value: Any, origin: str) -> Non
     {'train': {'lr': 0.003}}
     """
     changes = value
-    for part in reversed(key.split(".")):
+    for part in reversed(key.split(".", 2)):  # no key is deeper; the name of a test set may have .
         changes = {part: changes}
     records.build(_without_removed(changes), Settings, origin)
     _find_recipe(changes, Path())
@@ -195,7 +195,14 @@ def available(dataset: Optional[str] = None) -> List[str]:
 
 
 def rows_of(dataset: str) -> List[str]:
-    """Return the rows of a data set: its configurations, except those that only others extend."""
+    """Return the rows of a data set: its configurations, except those that only others extend.
+
+    A configuration may extend one of its own name: that of the project, or of another data set.
+    """
     files = {name.split("/")[1]: read(find(name)) for name in available(dataset)}
-    extended = {str(settings.get("extends")).rpartition("/")[2] for settings in files.values()}
+    extended = {
+        parent.removeprefix(f"{dataset}/")
+        for name, settings in files.items()
+        if (parent := str(settings.get("extends"))) not in (name, f"{dataset}/{name}")
+    }
     return [name for name, settings in files.items() if "paper" in settings or name not in extended]

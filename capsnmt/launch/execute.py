@@ -13,7 +13,6 @@ import signal
 import sys
 from contextlib import contextmanager
 from operator import attrgetter
-from pathlib import Path
 from typing import Any, Callable, ContextManager, Iterator, List, Optional, TextIO, Tuple
 
 import torch
@@ -33,18 +32,20 @@ from capsnmt.files import (
     sha256,
     signature,
 )
-from capsnmt.launch import training_step
+from capsnmt.launch import flags, training_step
 from capsnmt.launch.kind import kind_of
 from capsnmt.launch.progress import TrainingProgress, print_line
 from capsnmt.launch.run import Run, environment
 from capsnmt.machine import processor
 from capsnmt.runs.finished import FinishedRun
 from capsnmt.runs.records import EarlierMachine, InitialModel, Machine, TrainingRecord
-from capsnmt.runs.trained_rows import NAMED_FILES, file_differences, training_differences
+from capsnmt.runs.trained_rows import file_differences, training_differences
 from capsnmt.steps import Step, StepRecords, run_step
 
 # the settings that make the scores of a trained model
-EVALUATION = attrgetter("average", "generate", "score", "data.test_sets")
+EVALUATION = attrgetter(
+    "baseline", *(f"settings.{key}" for key in ("average", "generate", "score", "data.test_sets"))
+)
 ENDS = ("max-epoch", "max-update")  # flags that end a training and may change when it resumes
 SHOWN = 500  # translations after which the progress of fairseq-generate is shown
 
@@ -112,7 +113,6 @@ class _Execution:
     def execute(self) -> None:
         print_line(f"== {self.run.title}, on {self.run.device}: {self.folder}")
         self.set_up()
-        self.check_baseline()
         trained = self.trained or self.describe(self.initial())
         records.write(self.folder.training, trained)
         if trained.updates is None:
@@ -147,9 +147,7 @@ class _Execution:
         self.vocabulary = {path.name: sha256(path) for path in identity}
         before = self.folder.read_training() if self.folder.training.is_file() else None
         known = {} if before is None else before.data
-        train = self.run.settings.train
-        named = {f"--{key}": Path(str(train[key])) for key in NAMED_FILES & train.keys()}
-        named = {flag: path for flag, path in sorted(named.items()) if path.is_file()}
+        named = flags.named_files(self.run.settings.train)
         files = {**{path.name: path for path in others}, **named}
         self.data = {name: signature(path, known.get(name, "")) for name, path in files.items()}
         finished = None if before is None else before.updates
@@ -163,6 +161,7 @@ class _Execution:
             if recovered:
                 print_line(f"warning: {recovered}")
         self.trained = self.continued() if self.done else None
+        self.check_others()
         self.remove_other_scores()
         records.write(self.folder.config, self.run.config)
         with atomic_writer(self.folder.commands) as file:
@@ -189,8 +188,8 @@ class _Execution:
         if not self.is_trained:
             self.folder.result.unlink(missing_ok=True)
         if self.folder.scores.is_file():
-            before = self.folder.read_config().settings
-            if not self.is_trained or EVALUATION(before) != EVALUATION(self.run.settings):
+            before = self.folder.read_config()
+            if not self.is_trained or EVALUATION(before) != EVALUATION(self.run.config):
                 self.folder.scores.unlink()
 
     def continued(self) -> TrainingRecord:
@@ -265,27 +264,31 @@ class _Execution:
             initial=initial,
         )
 
-    def check_baseline(self) -> None:
-        """Raise if the baseline translated another test set of the same name."""
-        row, data = self.run.config.baseline, self.run.data
-        if row is None or not self.run.of(row).is_finished:
-            return
-        for test_set in self.run.settings.data.test_sets:
-            references = data.references(test_set, self.run.settings.languages[1])
-            FinishedRun(self.run.of(row).path).check_references(test_set, references)
+    def check_others(self) -> None:
+        """Raise if the baseline translated another test set, or the initial model has other words.
+
+        A job of SLURM may wait for theirs.
+        """
+        row, initial = self.run.config.baseline, self.run.initial
+        if row is not None and self.run.of(row).is_finished:
+            baseline = FinishedRun(self.run.of(row).path)
+            for test_set in self.run.settings.data.test_sets:
+                references = self.run.data.references(test_set, self.run.settings.languages[1])
+                baseline.check_references(test_set, references)
+        if initial is not None and self.trained is None and initial.training.is_file():
+            vocabulary = initial.read_training().vocabulary
+            for key, was, now in file_differences(vocabulary, self.vocabulary):
+                raise ConfigurationError(
+                    f"{initial}, the initial model, was trained with {key} {was}, not {now}; "
+                    f"launch it on the same data, in another --output"
+                )
 
     def initial(self) -> Optional[InitialModel]:
         """Return the record of the model that the run starts from."""
         other, model = self.run.initial, self.run.initial_model
         if other is None or model is None:
             return None
-        trained = other.read_training()
-        for key, was, now in file_differences(trained.vocabulary, self.vocabulary):
-            raise ConfigurationError(
-                f"{other}, the initial model, was trained with {key} {was}, not {now}; launch it "
-                f"on the same data, in another --output"
-            )
-        before = trained.initial
+        before = other.read_training().initial
         return InitialModel(
             row=str(self.run.config.initial),
             checkpoint=str(model),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 import math
-from typing import Any, List, Mapping, NoReturn, Sequence
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, NoReturn, Sequence
 
 from capsnmt.cli import ConfigurationError, shown
 from capsnmt.configurations.schema import Settings
@@ -18,13 +19,18 @@ OWNED = {
     *("source-lang", "target-lang"),
     *("update-freq", "user-dir", "distributed-world-size", "distributed-rank"),
     *("distributed-init-method", "distributed-port", "gen-subset", "num-shards", "path"),
-    *("quiet", "results-path"),
+    *("quiet", "results-path", "score-reference"),
     # what would change a training at each resume, or leave nothing to resume from
     *("restore-file", "reset-optimizer", "reset-lr-scheduler", "reset-dataloader"),
     *("reset-meters", "optimizer-overrides", "no-save", "no-last-checkpoints"),
     "no-save-optimizer-state",
 }
 
+# Flags that name a file, which is compared by its content.
+NAMED_FILES = {
+    *("bpe-codes", "decoder-embed-path", "dictionary", "encoder-embed-path"),
+    *("finetune-from-model", "init-from", "lm-path", "probe-checkpoint", "sentencepiece-model"),
+}
 # Which flag of fairseq-train keeps the checkpoints of each way to average; -1: all.
 KEPT_BY = {
     "last-updates": "keep-interval-updates",
@@ -67,6 +73,12 @@ def argv(flags: Mapping[str, Any]) -> List[str]:
         elif value is not False:
             arguments += [f"--{name}", str(value)]
     return arguments
+
+
+def named_files(flags: Mapping[str, Any]) -> Dict[str, Path]:
+    """Return the files that are named, by flag."""
+    found = {f"--{name}": Path(str(flags[name])) for name in sorted(NAMED_FILES & flags.keys())}
+    return {flag: path for flag, path in found.items() if path.is_file()}
 
 
 def training(settings: Settings) -> List[str]:
@@ -134,11 +146,21 @@ def check_generation(settings: Settings, arguments: Sequence[str]) -> None:
 
     parsed = check("generate", options.get_generation_parser(), arguments)
     _check_values("generate", settings.generate)
-    if parsed.beam % max(1, parsed.diverse_beam_groups):
-        raise ConfigurationError(
-            f"generate.diverse-beam-groups is {parsed.diverse_beam_groups}, which does not divide "
-            f"a beam of {parsed.beam}; give one that does"
-        )
+    groups, beam = parsed.diverse_beam_groups, parsed.beam
+    for wrong, problem in (
+        (
+            beam % max(1, groups),
+            f"diverse-beam-groups is {groups}, which does not divide a beam of {beam}; give one "
+            f"that does",
+        ),
+        (
+            parsed.sampling and parsed.nbest != beam,
+            f"nbest is {parsed.nbest}, but sampling needs that of the beam; give {beam}",
+        ),
+        (parsed.replace_unk is not None, "replace-unk is for text, not binarised data; drop it"),
+    ):
+        if wrong:
+            raise ConfigurationError(f"generate.{problem}")
     # a task of any text, and a search that is not used
     task = type("AnyTask", (FairseqTask,), {"target_dictionary": Dictionary()})(parsed)
     try:
@@ -149,31 +171,27 @@ def check_generation(settings: Settings, arguments: Sequence[str]) -> None:
 
 def _check_values(section: str, flags: Mapping[str, Any]) -> None:
     """Raise if the value of a flag is none that fairseq can use."""
-    for name in flags.keys() & LEAST.keys():
-        least, value = LEAST[name], flags[name]
-        if value is False:  # the flag is left out
-            continue
-        words = "a whole number" if least == 1 else "a number"
-        words = "numbers" if name == "adam-betas" else words
-        allowed = f"{words} above 0" if 0 < least < 1 else f"{words}, {least:g} or more"
-        allowed += " and below 1" if name in BELOW_1 else ""
-        try:
-            numbers = [float(text) for text in str(value).strip("()[] ").split(",")]
-        except ValueError:
-            numbers = [math.nan]
-        below = 1 if name in BELOW_1 else math.inf
-        whole = least < 1 or all(number % 1 == 0 for number in numbers)
-        if not (whole and all(least <= number < below for number in numbers)):
-            raise ConfigurationError(f"{section}.{name} is {shown(value)}; give {allowed}")
-    for name in AS_JSON:
-        if isinstance(flags.get(name), str):
+    for name, value in flags.items():
+        if name in LEAST and value is not False:  # which leaves the flag out
+            least, below = LEAST[name], 1 if name in BELOW_1 else math.inf
             try:
-                known = json.loads(flags[name])
+                numbers = [float(text) for text in str(value).strip("()[] ").split(",")]
+            except ValueError:
+                numbers = [math.nan]
+            whole = least == 1
+            if not all(least <= one < below and not (whole and one % 1) for one in numbers):
+                kind = "numbers" if name == "adam-betas" else f"a{' whole' * whole} number"
+                allowed = f"{kind} above 0" if 0 < least < 1 else f"{kind}, {least:g} or more"
+                allowed += " and below 1" if name in BELOW_1 else ""
+                raise ConfigurationError(f"{section}.{name} is {shown(value)}; give {allowed}")
+        elif name in AS_JSON and isinstance(value, str):
+            try:
+                known = json.loads(value)
             except ValueError:
                 known = None
             if not isinstance(known, dict):
                 raise ConfigurationError(
-                    f"{section}.{name} is {shown(flags[name])}, which is no JSON; give such as "
+                    f"{section}.{name} is {shown(value)}, which is no JSON; give such as "
                     f"""'{section}.{name}={{"beam": 4}}'"""
                 )
 

@@ -34,8 +34,8 @@ SPACING = 25  # updates between two saves at least, where as many are averaged
 
 def applies(options: Namespace) -> bool:
     """Return whether a launch names data and an architecture, and no settings."""
-    named = (options.config, options.dataset, options.rows)
-    return options.prepared is not None and options.arch is not None and not any(named)
+    named = (options.config, options.dataset, options.rows) != (None, None, None)
+    return options.prepared is not None and options.arch is not None and not named
 
 
 def rows(options: Namespace) -> Iterator[Tuple[str, Dict[str, Any]]]:

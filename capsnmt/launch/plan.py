@@ -59,10 +59,8 @@ def check(runs: Sequence[Run]) -> None:
     The first run of each row and task is checked: other seeds have the same flags.
     """
     package_path()
-    firsts: Dict[Path, Run] = {}
-    for run in runs:
-        firsts.setdefault(run.folder.row, run)
-    for run in firsts.values():
+    firsts = {run.folder.row: run for run in reversed(runs)}
+    for run in reversed(firsts.values()):
         try:
             kind_of(run).check_settings(run)
             flags.check_owned(run.settings)
@@ -116,7 +114,8 @@ def _rows(options: Namespace) -> Iterator[Tuple[str, Dict[str, Any]]]:
             raise ConfigurationError(
                 "give --config ROW, --dataset DATASET, or --prepared DIR with --arch ARCH"
             )
-        names = [options.config or ("base" if options.arch else "baseline")]
+        default = "base" if options.arch else "baseline"
+        names = [default if options.config is None else options.config]
     else:
         if options.arch is not None or options.name is not None:
             raise ConfigurationError("--rows has several rows; drop --arch and --name")

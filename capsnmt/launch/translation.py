@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import os
 from pathlib import Path
-from typing import List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 from capsnmt import records
 from capsnmt.cli import ConfigurationError
+from capsnmt.configurations.schema import Settings
 from capsnmt.corpora.__main__ import build_parser, preparation
 from capsnmt.corpora.prepared import PreparedData
 from capsnmt.evaluation.__main__ import parse_arguments
@@ -17,7 +18,6 @@ from capsnmt.launch.run import Run, python
 from capsnmt.steps import Step
 
 SIGNIFICANCE = ("significance", "samples")  # they need a baseline
-VALID = "valid"  # the validation set, by its name in the data-bin
 POSITIONS = 1024  # fairseq's default of --max-source-positions and --max-target-positions
 
 
@@ -73,9 +73,10 @@ def generate(run: Run, test_set: str) -> Step:
         *flags.argv(run.settings.generate),
         *("--seed", str(run.config.seed), "--log-format", "none"),
     )
-    files = run.data.binarised.glob(f"{run.settings.data.test_sets[test_set]}.*-*.*.*")
+    files = run.data.binarised.glob(f"{run.settings.data.test_sets[test_set]}.*-*.*")
     dictionaries = (run.data.dictionary(language) for language in run.settings.languages)
-    inputs = (run.model, *sorted(files), *dictionaries)
+    named = flags.named_files(run.settings.generate).values()
+    inputs = (run.model, *sorted(files), *dictionaries, *named)
     output = run.folder.generated(test_set)
     program = python("fairseq_cli.generate")
     return Step(f"generate {test_set}", (output,), inputs, program, arguments, to_file=True)
@@ -148,39 +149,48 @@ def check_data(run: Run) -> Tuple[List[Path], List[Path]]:
                     f"data.test-sets.{test_set} is not in the data (no {reference}); choose from "
                     f"{', '.join(subsets) or 'no test sets'}"
                 )
-        _check_lengths(run, f"data.test-sets.{test_set}", str(subset))
-    splits = ["train"]
-    if not run.settings.train.get("disable-validation"):
-        _check_lengths(run, VALID, VALID)
-        splits.append(VALID)
-    found = (run.data.binarised.glob(f"{split}*.*-*.*.*") for split in splits)
+        _check_lengths(run, f"data.test-sets.{test_set}", str(subset), validates=False)
+    train = run.settings.train
+    splits = [str(train.get("train-subset", "train"))]
+    if not train.get("disable-validation"):
+        valid = str(train.get("valid-subset", "valid")).split(",")
+        for subset in valid:
+            _check_lengths(run, subset, subset, validates=True)
+        splits += valid
+    found = {path for split in splits for path in run.data.binarised.glob(f"{split}*.*-*.*")}
     dictionaries = [run.data.dictionary(language) for language in run.settings.languages]
-    return dictionaries, sorted(path for paths in found for path in paths)
+    return dictionaries, sorted(found)
 
 
-def _check_lengths(run: Run, split: str, subset: str) -> None:
+def _limits(settings: Settings, flag: str, validates: bool) -> Dict[str, int]:
+    """Return the most subwords of a sentence, by the key that says so."""
+    train, generate, changed = settings.train, settings.generate, settings.model_overrides
+    found: Dict[str, Any] = {f"train.{flag}": train.get(flag) or POSITIONS}
+    if validates:
+        tokens = train.get("max-tokens-valid")
+        key = "train.max-tokens-valid" if tokens else "batch.max-tokens"
+        found[key] = tokens or settings.batch.max_tokens or 1
+    else:
+        if flag.replace("-", "_") in changed:
+            found = {"generate.model-overrides": changed[flag.replace("-", "_")]}
+        found[f"generate.{flag}"] = generate.get(flag) or POSITIONS
+        if generate.get("max-tokens"):
+            found["generate.max-tokens"] = generate["max-tokens"]
+    return {key: int(limit) for key, limit in found.items()}
+
+
+def _check_lengths(run: Run, split: str, subset: str, validates: bool) -> None:
     """Raise if a sentence is too long for validation or generation: fairseq would end with it."""
     from fairseq.data.indexed_dataset import MMapIndexedDataset
 
-    settings = run.settings
-    changed, train, generate = settings.model_overrides, settings.train, settings.generate
-    for side, language in zip(("source", "target"), settings.languages):
+    drops = validates and run.settings.train.get("skip-invalid-size-inputs-valid-test")
+    for side, language in zip(("source", "target"), run.settings.languages):
         flag = f"max-{side}-positions"
-        limits = {f"train.{flag}": int(train.get(flag) or POSITIONS)}
-        dropped = False
-        if split == VALID:
-            dropped = bool(train.get("skip-invalid-size-inputs-valid-test"))
-            key = "train.max-tokens-valid" if "max-tokens-valid" in train else "batch.max-tokens"
-            limits[key] = int(train.get("max-tokens-valid") or settings.batch.max_tokens or 1)
-        else:
-            limits[f"generate.{flag}"] = int(generate.get(flag) or POSITIONS)
-            if flag.replace("-", "_") in changed:
-                del limits[f"train.{flag}"]
-                limits["generate.model-overrides"] = int(changed[flag.replace("-", "_")])
+        limits = _limits(run.settings, flag, validates)
+        most = limits[f"train.{flag}"] if drops else math.inf
         for index in run.data.binarised.glob(f"{subset}.*.{language}.idx"):
             sentences = MMapIndexedDataset(str(index.with_suffix("")))  # it owns its sizes
             sizes = sentences.sizes.tolist()
-            most = limits[f"train.{flag}"] if dropped else math.inf
             longest = max((size for size in sizes if size <= most), default=0)
             for key in (key for key, limit in limits.items() if longest > limit):
                 raise ConfigurationError(

@@ -8,13 +8,15 @@ and the last line before the kill may be incomplete.
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Dict, Iterable, Optional
+from typing import Dict, Iterable, Optional
 
 from capsnmt.cli import ConfigurationError
 from capsnmt.lines import read_lines
+from capsnmt.records import as_number
 
 PEAK_MEMORY = "peak_memory_gib"  # our own statistic, once an epoch
 
@@ -108,7 +110,11 @@ def parse_train_log(lines: Iterable[str]) -> LearningCurve:
             continue
         if not isinstance(entry, dict):
             continue
-        stats = {key: number for key in entry if (number := _number(entry[key])) is not None}
+        stats = {
+            key: number
+            for key, value in entry.items()
+            if isinstance(number := as_number(value), float) and math.isfinite(number)
+        }
         if {"loss", "num_updates"} <= stats.keys():
             curve.forget_from(int(stats["num_updates"]))
             curve.add(stats)
@@ -127,15 +133,6 @@ def parse_train_log(lines: Iterable[str]) -> LearningCurve:
     for stats in ends.values() if not curve.train else ():
         curve.add(stats)
     return curve
-
-
-def _number(value: Any) -> Optional[float]:
-    """Return the finite number that fairseq printed as text; ``None`` for anything else."""
-    try:
-        number = float(value)
-    except (OverflowError, TypeError, ValueError):
-        return None
-    return number if abs(number) < float("inf") else None
 
 
 def clock(seconds: float) -> str:

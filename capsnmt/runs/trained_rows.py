@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
@@ -11,6 +10,7 @@ from capsnmt import records
 from capsnmt.cli import ConfigurationError
 from capsnmt.evaluation.scores import Spread, spread
 from capsnmt.files import content_of
+from capsnmt.records import as_number
 from capsnmt.runs.finished import FinishedRun, differing_texts, distinct_names
 from capsnmt.runs.records import Measures, RunConfig, SweepPoint, TrainingRecord
 
@@ -24,11 +24,6 @@ FREE_FLAGS = {
 # What a learning rate schedule takes from max-update, unless the flag is given; where phase-ratio
 # is, tri_stage takes its phases from it.
 PERIODS = {"cosine": "lr-period-updates", "polynomial_decay": "total-num-update"}
-# Flags of fairseq-train that name a file, which is compared by its content.
-NAMED_FILES = {
-    *("bpe-codes", "decoder-embed-path", "dictionary", "encoder-embed-path"),
-    *("finetune-from-model", "init-from", "probe-checkpoint"),
-}
 FREE_IN_GENERATION = {"batch-size", "max-sentences", "max-tokens"}  # they change no translation
 FREE_IN_SCORING = {"significance", "samples"}  # they change no score
 
@@ -43,7 +38,7 @@ def training_differences(
     compared by the content of their files; of those that an older record does not have, nothing is
     known.
     """
-    yield from _differing(_training(before), _training(now))
+    yield from _differing(_training(before), _training(now), as_number)
     yield from file_differences(trained.vocabulary, training.vocabulary)
     yield from data_differences(trained, training)
 
@@ -74,9 +69,11 @@ def data_differences(before: TrainingRecord, now: TrainingRecord) -> Iterator[Tu
     yield from file_differences(was, new)
 
 
-def _differing(old: Dict[str, Any], new: Dict[str, Any]) -> Iterator[Tuple[str, Any, Any]]:
+def _differing(
+    old: Dict[str, Any], new: Dict[str, Any], read: Callable[[Any], Any] = str
+) -> Iterator[Tuple[str, Any, Any]]:
     for key in sorted({*old, *new}):
-        if old.get(key) != new.get(key):
+        if read(old.get(key)) != read(new.get(key)):
             yield key, old.get(key), new.get(key)
 
 
@@ -96,7 +93,11 @@ def _training(config: RunConfig) -> Dict[str, Any]:
         "task": config.task,
         "batch.tokens-per-update": settings.batch.tokens_per_update,
         "batch.sentences-per-update": settings.batch.sentences_per_update,
-        **{f"train.{key}": value for key, value in train.items() if key not in FREE_FLAGS - bound},
+        **{
+            f"train.{key}": value
+            for key, value in train.items()
+            if key not in FREE_FLAGS - bound and value is not False  # which leaves the flag out
+        },
     }
 
 
@@ -107,7 +108,7 @@ def differences_between(one: FinishedRun, other: FinishedRun) -> List[Tuple[str,
     makes the scores.
     """
     found = [*training_differences(one.config, other.config, one.training, other.training)]
-    found += _differing(_budget_and_scores(one), _budget_and_scores(other))
+    found += _differing(_budget_and_scores(one), _budget_and_scores(other), as_number)
     if not one.settings.classifies:
         found += differing_texts(one, other, "reference", "source")
     return [each for each in found if each[0] != "seed"]
@@ -127,7 +128,7 @@ def _budget_and_scores(run: FinishedRun) -> Dict[str, Any]:
     patience = settings.train.get("patience")
     flags = ["max-update", "max-epoch"]
     by_validation = settings.classifies or "best" in settings.average
-    if settings.average or by_validation:
+    if settings.average or patience or by_validation:  # fairseq validates what it saves
         flags += ["save-interval", "save-interval-updates"]
     if patience or by_validation:
         flags += ["validate-interval", "validate-interval-updates"]
@@ -283,6 +284,5 @@ def _curves(
 
 def _order(value: Any) -> Tuple[bool, float]:
     """Return the key that sorts values: numbers by size, then texts as they occur."""
-    with suppress(ValueError):
-        return isinstance(value, bool), float(value)  # of 5e-4, YAML makes a text
-    return True, 0.0
+    number = as_number(value)
+    return (False, number) if isinstance(number, float) else (True, float(value is True))

@@ -50,6 +50,8 @@ def test_a_complete_run_is_left_as_it_is_and_only_what_was_lost_is_made_again(
 ) -> None:
     """tests/frozen/golden/launch.txt continues one to more updates."""
     before = snapshot(run)
+    for same in ("train.lr=5e-3", "train.amp=false"):  # a number, and no flag, written otherwise
+        assert launch(*words, "--set", same).count(": complete") == 4
     assert launch(*words).count(": complete") == 4
     assert records.load(run / "config.json")["command"] == ["capsnmt-run", *words]
     recorded = (run / "config.json").read_text("utf-8")
@@ -162,11 +164,12 @@ def test_data_that_differ_from_the_settings_are_refused(
     words = ["--config", write(tmp_path, "tiny", SMALL), *given]
     overrides = "generate.model-overrides=\"{'max_source_positions': 6}\""
     for assignment, message in (
-        ("data.test-sets.old=test1", "data.test-sets.old is not in the data"),
+        ("data.test-sets.old.2014=test1", "data.test-sets.old.2014 is not in the data"),
         ("data.test-sets.news=test1", "data.test-sets.news is test1, but test in "),
         ("data.target-lang=fr", "news.fr"),
         ("train.max-source-positions=6", "news: line 1 has 7 subwords in en"),
         ("generate.max-target-positions=6", "the 6 of generate.max-target-positions; set that to"),
+        ("generate.max-tokens=6", "more than the 6 of generate.max-tokens; set that to 7, or"),
         ("train.max-tokens-valid=6", "more than the 6 of train.max-tokens-valid"),
         ("batch.max-tokens=6", "error: valid: line 2 has 8 subwords in en"),
         ("generate.model-overrides='{1'", "generate.model-overrides is '{1'; give"),

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from capsnmt.launch.__main__ import main
 from capsnmt.runs.records import RunFolder
 from tests.commands import command, is_refusal, succeed
+from tests.launch import changes
 from tests.small_row import arguments
 
 pytestmark = pytest.mark.system
@@ -18,16 +20,9 @@ RUN = "capsnmt.launch"
 
 
 @pytest.fixture
-def data(corpus: Path, tmp_path: Path) -> Path:
-    """The small corpus, as a user binarised it."""
-    folder = tmp_path / "data"
-    (folder / "raw").mkdir(parents=True)
-    shutil.copytree(corpus / "bin", folder / "bin")
-    for language in ("en", "de"):
-        shutil.copy(corpus / f"test.{language}", folder / "raw" / f"news.{language}")
-    manifest = '{"pair": "en-de", "pairs": 48, "subsets": {"valid": "valid", "news": "test"}}'
-    (folder / "manifest.json").write_text(manifest, "utf-8")
-    return folder
+def data(prepared: Path, tmp_path: Path) -> Path:
+    """Data that a test may change."""
+    return shutil.copytree(prepared, tmp_path / "data")
 
 
 def test_seeds_of_other_references_have_no_mean(data: Path, tmp_path: Path) -> None:
@@ -43,6 +38,23 @@ def test_seeds_of_other_references_have_no_mean(data: Path, tmp_path: Path) -> N
     # scored again, they have one
     assert main([*line, "--seeds", "1,2"]) == 0
     succeed("capsnmt.report", tmp_path / "runs" / "row", *page)
+
+
+def test_files_that_flags_name_are_compared_by_their_content(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    codes = tmp_path / "codes"
+    codes.write_text("#version: 0.2\na b\n", "utf-8")
+    named = ("train.train-subset=test", "generate.bpe=subword_nmt", f"generate.bpe-codes={codes}")
+    line = [*arguments(data, tmp_path), *(word for each in named for word in ("--set", each))]
+    assert main(line) == 0
+    codes.write_text("#version: 0.2\na c\n", "utf-8")
+    capsys.readouterr()
+    assert main(line) == 0
+    assert "-- generate news\n" in capsys.readouterr().out
+    changes.exchanged("test")(SimpleNamespace(prepared=data))
+    assert main(line) == 2
+    assert "was trained with data: test.en-de.en.bin" in capsys.readouterr().err
 
 
 def test_a_row_takes_no_model_of_other_words_and_no_translations_of_other_text(
@@ -63,7 +75,7 @@ def test_a_row_takes_no_model_of_other_words_and_no_translations_of_other_text(
         error = capsys.readouterr().err
         assert said in error
         assert error.startswith(f"error: {tmp_path / 'runs' / 'row' / 'seed-1'}")
-        assert not (tmp_path / "runs" / "other" / "seed-1" / "checkpoints").exists()
+        assert not (tmp_path / "runs" / "other" / "seed-1" / "config.json").exists()
         file.write_bytes(before[file])
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Callable, List
+from typing import List
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from capsnmt.launch.__main__ import main
 from capsnmt.launch.training_step import split_update
 from capsnmt.modules import autocast
 from capsnmt.steps import Step
@@ -39,12 +38,6 @@ def test_a_sweep_takes_any_flag(plan: Launch, sweep: str, expected: List[str]) -
         assert f"/li2021_both_{flag}-{value}" in line.replace("0.001", "1e-3")
         assert words in line.replace("0.001", "1e-3")
         assert words or f"--{flag}" not in line
-
-
-def test_two_points_of_a_sweep_are_not_one_experiment(refused: Callable[..., str]) -> None:
-    row = ["--config", "wmt14_en_de/li2021_both", "--cpu", "--dry-run", "--sweep"]
-    for values in ("0.1,1e-1", "8,8.0", "8,08"):
-        assert "is not a flag with different values" in refused(main, *row, f"dropout={values}")
 
 
 def test_a_script_stops_where_a_translation_fails(tmp_path: Path) -> None:
@@ -126,30 +119,28 @@ def precision(text: str) -> List[str]:
 
 @pytest.mark.usefixtures("bf16_machine")
 @pytest.mark.parametrize(
-    ("chosen", "on_cpu", "on_gpu"),
+    ("chosen", "flags", "expected"),
     [
-        ("fp32", [], []),
-        ("fp16", [], ["fp16"]),
-        ("bf16", ["autocast bf16"], ["autocast bf16"]),
-        ("auto", ["autocast bf16"], ["fp16"]),
+        ("fp32", "--cpu", []),
+        ("fp32", "--gpus 1", []),
+        ("fp16", "--cpu", []),
+        ("fp16", "--gpus 1", ["fp16"]),
+        ("bf16", "--cpu", ["autocast bf16"]),
+        ("bf16", "--gpus 1", ["autocast bf16"]),
+        ("auto", "--gpus 1", ["fp16"]),
+        ("auto", "--cpu", ["autocast bf16"]),
+        ("auto", "--cpu --arch transformer_tiny --set train.head-aggregation=null", []),
     ],
 )
 def test_the_precision_reaches_the_training(
-    plan: Launch, chosen: str, on_cpu: List[str], on_gpu: List[str]
+    plan: Launch, monkeypatch: pytest.MonkeyPatch, chosen: str, flags: str, expected: List[str]
 ) -> None:
-    row = ["--config", "multi30k/em_routing", "--set", f"precision={chosen}"]
-    assert precision(plan(*row, "--cpu")) == on_cpu
-    assert precision(plan(*row, "--gpus", "1")) == on_gpu
-
-
-@pytest.mark.usefixtures("bf16_machine")
-def test_without_bf16_auto_is_fp32(plan: Launch, monkeypatch: pytest.MonkeyPatch) -> None:
-    row = ["--config", "multi30k/em_routing", "--cpu", "--set", "precision=auto"]
-    stock = ["--arch", "transformer_tiny", "--set", "train.head-aggregation=null"]
-    assert precision(plan(*row, *stock)) == []
-    monkeypatch.setattr(autocast, "cpu_flags", list)
-    autocast.bf16_obstacle.cache_clear()
-    assert precision(plan(*row)) == []
+    row = ["--config", "multi30k/em_routing", "--set", f"precision={chosen}", *flags.split()]
+    assert precision(plan(*row)) == expected
+    if chosen == "auto" and "--cpu" in flags:
+        monkeypatch.setattr(autocast, "cpu_flags", list)  # of a machine without bf16
+        autocast.bf16_obstacle.cache_clear()
+        assert precision(plan(*row)) == []
 
 
 def test_a_users_configurations_add_to_ours_and_come_first(
@@ -168,3 +159,6 @@ def test_a_users_configurations_add_to_ours_and_come_first(
     assert len(trainings(plan(*MULTI30K, "--rows", "child,em_routing"))) == 2
     (own / "baseline.yaml").write_text("extends: multi30k/baseline\ntrain: {lr: 0.25}\n")
     assert "--lr 0.25 " in trainings(plan("--config", "multi30k/baseline", "--cpu"))[0]
+    (own / "em_routing.yaml").write_text("extends: multi30k/em_routing\ntrain: {lr: 0.125}\n")
+    every = trainings(plan(*MULTI30K, "--rows", "all"))
+    assert sum("--lr 0.125 " in line for line in every) == 1

@@ -99,30 +99,26 @@ def test_a_change_is_another_record_or_one_line(data: st.DataObject) -> None:
         assert "\n" not in line
 
 
-def differ(one: Dict[str, Any], other: Dict[str, Any]) -> bool:
-    """Whether two settings of fairseq-train are different trainings."""
-    made = (replace(CONFIG, settings=replace(SETTINGS, train=each)) for each in (one, other))
-    return any(training_differences(*made, TRAINING, TRAINING))
-
-
-@pytest.mark.parametrize("schedule", ["cosine", "polynomial_decay", "inverse_sqrt"])
-def test_more_updates_are_another_training_where_the_learning_rate_depends_on_them(
-    schedule: str,
+@pytest.mark.parametrize(
+    ("schedule", "flag", "expected"),
+    [
+        ({"lr-scheduler": "inverse_sqrt"}, "max-update", False),
+        ({"lr-scheduler": "cosine"}, "max-update", True),
+        ({"lr-scheduler": "cosine", "lr-period-updates": 9}, "max-update", False),
+        ({"lr-scheduler": "polynomial_decay"}, "max-update", True),
+        ({"lr-scheduler": "polynomial_decay", "total-num-update": 9}, "max-update", False),
+        ({"lr-scheduler": "tri_stage", "phase-ratio": "(0.1, 0.4, 0.5)"}, "max-update", True),
+        ({"lr-scheduler": "inverse_sqrt"}, "save-interval", False),
+        ({"lr-scheduler": "reduce_lr_on_plateau"}, "save-interval", True),
+        ({"lr-scheduler": "reduce_lr_on_plateau"}, "validate-interval-updates", True),
+    ],
+)
+def test_another_value_is_another_training_where_the_learning_rate_follows_it(
+    schedule: Dict[str, Any], flag: str, expected: bool
 ) -> None:
-    given = {"cosine": {"lr-period-updates": 9}, "polynomial_decay": {"total-num-update": 9}}
-
-    for more, expected in (({}, schedule in given), (given.get(schedule, {}), False)):
-        flags = {"lr-scheduler": schedule, **more}
-        assert differ({**flags, "max-update": 10}, {**flags, "max-update": 20}) == expected
-
-
-@pytest.mark.parametrize("flag", ["save-interval", "validate-interval-updates"])
-@pytest.mark.parametrize("schedule", ["inverse_sqrt", "reduce_lr_on_plateau"])
-def test_other_validations_are_another_training_where_the_learning_rate_follows_them(
-    schedule: str, flag: str
-) -> None:
-    often, seldom = ({"lr-scheduler": schedule, flag: every} for every in (1, 2))
-    assert differ(often, seldom) == (schedule == "reduce_lr_on_plateau")
+    settings = [replace(SETTINGS, train={**schedule, flag: value}) for value in (10, 20)]
+    made = (replace(CONFIG, settings=each) for each in settings)
+    assert any(training_differences(*made, TRAINING, TRAINING)) == expected
 
 
 # --- learning curves
@@ -297,6 +293,15 @@ def test_seeds_with_other_settings_and_unfinished_ones_are_left_out(
     summary = summary_of(run)
     assert (summary["seeds"], summary["left-out-seeds"]) == ([1, 5, 8], [2, 3, 6, 7, 9])
     assert next(lines(summarise(run))).endswith("seed(s) 2, 3, 6, 7, 9")
+
+
+def test_patience_is_of_validations_which_a_save_has_too(first: Path, tmp_path: Path) -> None:
+    for seed, every in ((1, 3), (2, 3), (3, 4)):
+        saved = {"save-interval-updates": every}
+        run = add_seed(first, tmp_path, seed, 42.0, patience=2, **saved)
+        edit(run.config, lambda config: config["settings"].update(average={}))
+    summary = summary_of(run)
+    assert (summary["seeds"], summary["left-out-seeds"]) == ([3], [1, 2])
 
 
 @pytest.mark.parametrize("task", [None, "WC"])
