@@ -12,7 +12,7 @@ import pytest
 import capsnmt.analysis.__main__
 import capsnmt.corpora.__main__
 import capsnmt.evaluation.__main__
-import capsnmt.launch.options
+import capsnmt.launch.__main__
 import capsnmt.translate.__main__
 from capsnmt.corpora.own import own_recipe
 from capsnmt.corpora.recipe import load_recipe
@@ -120,7 +120,7 @@ def test_a_table_of_a_page_is_that_of_the_code(
 COMMANDS: Dict[str, Callable[[], argparse.ArgumentParser]] = {
     "analysis": capsnmt.analysis.__main__.build_parser,
     "data": capsnmt.corpora.__main__.build_parser,
-    "launch": capsnmt.launch.options.build_parser,
+    "launch": capsnmt.launch.__main__.build_parser,
     "using_models": capsnmt.translate.__main__.build_parser,
 }
 

@@ -19,7 +19,8 @@ import pytest
 
 from capsnmt.analysis import __main__ as analysis
 from capsnmt.corpora import __main__ as preparation
-from capsnmt.launch import options, plan
+from capsnmt.launch import __main__ as launcher
+from capsnmt.launch import plan
 from capsnmt.launch.run import Run
 from capsnmt.report import __main__ as report
 from capsnmt.runs.records import Device
@@ -51,7 +52,7 @@ def commands(name: str, *flags: object) -> List[List[str]]:
 
 def planned(arguments: List[str]) -> List[Run]:
     """The runs of a start of the launcher; their settings are checked."""
-    runs = plan.runs_of(options.parse(arguments), Device())
+    runs = plan.runs_of(launcher.parse(arguments), Device())
     plan.check(runs)
     return runs
 
