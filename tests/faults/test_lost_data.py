@@ -20,26 +20,23 @@ pytestmark = pytest.mark.one_host
 INJECTED = "x\nJOB\ntouch injected\n#"
 
 
-@pytest.mark.parametrize("place", ["arch", "name", "output", "prepared"])
-def test_a_line_end_in_a_flag_is_no_command_of_the_plan(
-    place: str, tmp_path: Path, refused: Callable[..., str]
+@pytest.mark.parametrize("place", ["arch", "name", "output", "prepared", "the working folder"])
+def test_a_line_end_is_no_command_of_the_plan(
+    place: str, tmp_path: Path, refused: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The plan shows paths and commands in comments, and ends a job's script by ``JOB``."""
     (tmp_path / "tiny.yaml").write_text(SMALL, "utf-8")
-    slurm = [] if place == "output" else ["--slurm", "gpu"]
+    (tmp_path / INJECTED).mkdir()
     row = ["--config", tmp_path / "tiny.yaml", "--cpu", "--dry-run"]
-    assert "x\\nJOB" in refused(launch, *row, f"--{place}", INJECTED, *slurm)
-
-
-def test_a_line_end_in_the_working_folder_is_no_command_of_a_job(
-    tmp_path: Path, refused: Callable[..., str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (folder := tmp_path / INJECTED).mkdir()
-    (tmp_path / "tiny.yaml").write_text(SMALL, "utf-8")
-    monkeypatch.chdir(folder)
-    row = ["--config", tmp_path / "tiny.yaml", "--prepared", tmp_path, "--output", tmp_path]
-    message = refused(launch, *row, "--cpu", "--dry-run", "--slurm", "gpu")
-    assert "working folder" in message
+    row += [] if place == "output" else ["--slurm", "gpu"]
+    if place == "the working folder":
+        monkeypatch.chdir(tmp_path / INJECTED)
+        row += ["--prepared", tmp_path, "--output", tmp_path]
+    else:
+        row += [f"--{place}", INJECTED]
+    message = refused(launch, *row)
+    assert "x\\nJOB" in message
+    assert place in message
 
 
 def test_data_that_are_drawn_for_each_epoch_reach_the_last_epoch(tmp_path: Path) -> None:

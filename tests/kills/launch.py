@@ -104,18 +104,6 @@ class Launch:
             time.sleep(0.005)
         return True
 
-    def updates(self, least: int) -> int:
-        """Wait until it reports so many updates; return the reported number."""
-        deadline = time.monotonic() + HANGS
-        while True:
-            for line in self.lines:
-                found = re.match(r"  update (\d+)/", line)
-                if found and int(found[1]) >= least:
-                    return int(found[1])
-            assert self.process.is_alive(), (self.lines, self.errors)
-            assert time.monotonic() < deadline, self.lines
-            time.sleep(0.005)
-
     def send(self, signum: int) -> None:
         """Send it a signal, if it still runs."""
         assert self.process.pid is not None

@@ -21,7 +21,6 @@ from typing import Iterator, List
 import pytest
 
 from capsnmt.launch.__main__ import main
-from capsnmt.launch.train import port_of_step
 from tests.commands import command
 from tests.interpreter import executable, ran
 from tests.launch.conftest import Launch
@@ -135,35 +134,22 @@ def test_two_launchers_at_once_submit_one_job(cluster: Cluster, submission: List
     assert len(cluster.submitted) == 1
 
 
-@pytest.mark.parametrize("said", ["Submitted batch job 1\n", "1;c\nYour job costs 3 SU\n"])
-def test_a_cluster_may_say_more_than_the_number_of_the_job(
-    cluster: Cluster, submission: List[str], launch: Launch, said: str
+def test_what_sbatch_says_has_the_number_of_the_job_or_there_is_none(
+    cluster: Cluster, submission: List[str], output: Path, launch: Launch
 ) -> None:
-    (cluster.folder / "says").write_text(said, "utf-8")
-    assert "job 1 (submitted)" in launch(*submission)
-    assert "job 1 (pending)" in launch(*submission)
-    assert len(cluster.submitted) == 1
-
-
-@pytest.mark.parametrize(
-    ("file", "text", "line"),
-    [
+    for file, text, line in (
         ("says", "accepted", "sbatch.* 'accepted', .*queue before"),
         ("refuses", "sbatch: error: no such partition", "sbatch --parsable.*: no such partition"),
-    ],
-)
-def test_a_job_without_a_number_is_no_job(
-    file: str,
-    text: str,
-    line: str,
-    cluster: Cluster,
-    submission: List[str],
-    output: Path,
-    launch: Launch,
-) -> None:
-    (cluster.folder / file).write_text(f"{text}\n", "utf-8")
-    assert re.search(line, launch(*submission, status=2))
-    assert not list(output.rglob("job.json"))
+    ):
+        (cluster.folder / file).write_text(f"{text}\n", "utf-8")
+        assert re.search(line, launch(*submission, status=2))
+        assert not list(output.rglob("job.json"))
+    (cluster.folder / "refuses").unlink()
+    for seed, said in enumerate(("Submitted batch job 1", "1;c\nYour job costs 3 SU")):
+        (cluster.folder / "says").write_text(f"{said}\n", "utf-8")
+        for state in ("submitted", "pending"):
+            assert f"job 1 ({state})" in launch(*submission, "--seed", seed)
+    assert len(cluster.submitted) == 3
 
 
 def test_without_slurm_nothing_is_prepared(
@@ -317,12 +303,3 @@ def test_a_training_on_gpus_is_submitted_again_where_there_are_none(
     cluster.end(1)
     assert "job 2 (submitted)" in launch(*words, "--set", "train.max-epoch=9")
     assert not (run / "scores.json").exists()
-
-
-def test_the_steps_of_a_job_meet_at_ports_of_their_own() -> None:
-    """Every node of a step computes the same."""
-    steps = [{"SLURM_JOB_ID": job, "SLURM_STEP_ID": step} for job in "789" for step in "0123"]
-    ports = [port_of_step(step) for step in steps]
-    assert ports == [port_of_step(step) for step in steps]
-    assert len({*ports}) == len(ports)
-    assert all(1024 < port < 2**16 for port in ports)
