@@ -54,11 +54,6 @@ def prepare(run: Run) -> Optional[Step]:
     return Step("prepare", (run.data.manifest,), inputs, python(RECIPES[recipe]), arguments)
 
 
-def is_prepared(run: Run, step: Step) -> bool:
-    """Return no: the step itself is complete, or makes the data of other text again."""
-    return False
-
-
 def evaluation(run: Run) -> List[Step]:
     """All measures of the model, on validation and test."""
     arguments = (

@@ -5,6 +5,7 @@ Completed steps are skipped, and training resumes.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import os
 import platform
@@ -122,11 +123,8 @@ class _Execution:
             records.write(self.folder.training, trained)
         else:
             print_line(f"-- train: complete at {trained.updates:,} updates")
-        for step in kind_of(self.run).evaluation(self.run):
-            if self.keeps(step):
-                print_line(f"-- {step.name}: complete")
-            else:
-                self.step(step)
+        for step in self.evaluation():
+            self.step(step)
         if trained.parameters is None:
             trained = replace(trained, parameters=count_parameters(self.run.model))
             records.write(self.folder.training, trained)
@@ -139,9 +137,7 @@ class _Execution:
         """Prepare the data, compare with what was trained here, and write what the run is."""
         kind = kind_of(self.run)
         step = kind.prepare(self.run)
-        if step is not None and kind.is_prepared(self.run, step):
-            print_line(f"-- {step.name}: complete")
-        elif step is not None:
+        if step is not None:
             self.step(step)
         identity, others = kind.check_data(self.run)
         self.vocabulary = {path.name: sha256(path) for path in identity}
@@ -161,6 +157,7 @@ class _Execution:
             if recovered:
                 print_line(f"warning: {recovered}")
         self.trained = self.continued() if self.done else None
+        self.is_trained = self.trained is not None and self.trained.updates is not None
         self.check_others()
         self.remove_other_scores()
         records.write(self.folder.config, self.run.config)
@@ -168,20 +165,19 @@ class _Execution:
             file.write(script(self.run))
 
     @property
-    def is_trained(self) -> bool:
-        """Whether the training is over."""
-        return self.trained is not None and self.trained.updates is not None
-
-    @property
     def is_over(self) -> bool:
         """Whether nothing is left to execute."""
-        steps = kind_of(self.run).evaluation(self.run)
-        done = all(self.keeps(step) or self.steps.complete(step) for step in steps)
+        done = all(map(self.steps.complete, self.evaluation()))
         return self.is_trained and done and self.folder.is_finished
 
-    def keeps(self, step: Step) -> bool:
-        """Whether a step made the model of a training whose checkpoints were deleted."""
-        return self.deleted and self.run.model in step.outputs
+    def evaluation(self) -> List[Step]:
+        """Return the steps after the training; that of deleted checkpoints has made its model."""
+        return [
+            dataclasses.replace(step, known=lambda: True)
+            if self.deleted and self.run.model in step.outputs
+            else step
+            for step in kind_of(self.run).evaluation(self.run)
+        ]
 
     def remove_other_scores(self) -> None:
         """Remove scores of fewer updates or of other settings, until they are those of the run."""

@@ -16,9 +16,6 @@ class Kind(Protocol):
     def prepare(self, run: Run) -> Optional[Step]:
         """Return the step that makes the data; ``None`` if the user provides them."""
 
-    def is_prepared(self, run: Run, step: Step) -> bool:
-        """Return whether the data are there; raise if they are of something else."""
-
     def check_data(self, run: Run) -> Tuple[List[Path], List[Path]]:
         """Raise unless the data can be used.
 

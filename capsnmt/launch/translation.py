@@ -34,22 +34,20 @@ def prepare(run: Run) -> Optional[Step]:
         arguments += ["--corpora", data.corpora]
     for mirror in run.config.mirrors:
         arguments += ["--mirror", mirror]
-    program = python("capsnmt.corpora")
-    return Step("prepare", (run.data.manifest,), program=program, arguments=tuple(arguments))
 
+    def known() -> bool:
+        """Return whether the data are complete; raise if they are of another recipe or other text.
 
-def is_prepared(run: Run, step: Step) -> bool:
-    """Return whether the data are complete; raise if they are of another recipe or other text.
+        **D**: a run that is resumed, as by a job in a queue, is what its ``config.json`` says: a
+        recipe that was edited since changes nothing.
+        """
+        made = run.data.manifest.is_file()
+        if made and not run.resumed:
+            preparation(build_parser().parse_args(arguments), arguments).check_unchanged()
+        return made
 
-    **D**: a run that is resumed, as by a job in a queue, is what its ``config.json`` says: a recipe
-    that was edited since changes nothing.
-    """
-    if not run.data.manifest.is_file():
-        return False
-    if run.resumed:
-        return True
-    preparation(build_parser().parse_args(step.arguments), step.arguments).check_unchanged()
-    return True
+    outputs, program = (run.data.manifest,), python("capsnmt.corpora")
+    return Step("prepare", outputs, program=program, arguments=tuple(arguments), known=known)
 
 
 def evaluation(run: Run) -> List[Step]:

@@ -38,7 +38,11 @@ def training_differences(
     compared by the content of their files; of those that an older record does not have, nothing is
     known.
     """
-    yield from _differing(_training(before), _training(now), as_number)
+    # a file that both records have may lie elsewhere
+    known = {f"train.{name.removeprefix('--')}" for name in trained.data.keys() & training.data}
+    for difference in _differing(_training(before), _training(now), as_number):
+        if difference[0] not in known:
+            yield difference
     yield from file_differences(trained.vocabulary, training.vocabulary)
     yield from data_differences(trained, training)
 

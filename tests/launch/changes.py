@@ -1,4 +1,4 @@
-"""One change of a finished experiment, drawn from lists, and what the launcher should make of it.
+"""Changes of a finished experiment, and what the launcher should make of each.
 
 The lists are what docs/launch.md, "What is the same", speaks of: data, settings, folders, machines.
 Each change says what differs by that page; `RULE` says what follows.

@@ -109,6 +109,7 @@ def test_a_probing_row_is_trained_evaluated_and_not_repeated(
 
     # also with other spellings of the folders, and only what was lost is made again
     absolute = [str(tmp_path / word) if word in ("senteval", "runs") else word for word in given]
+    absolute[-1] = f"train.dictionary={dictionary}"
     assert launch(*absolute).count(": complete") == 2
     (run / "results.json").unlink()
     again = launch(*given)
