@@ -41,7 +41,7 @@ def prepare(run: Run) -> Optional[Step]:
         **D**: a run that is resumed, as by a job in a queue, is what its ``config.json`` says: a
         recipe that was edited since changes nothing.
         """
-        made = run.data.manifest.is_file()
+        made = run.data.is_complete()
         if made and not run.resumed:
             preparation(build_parser().parse_args(arguments), arguments).check_unchanged()
         return made

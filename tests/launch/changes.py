@@ -200,6 +200,7 @@ RULE: Dict[str, Tuple[Set[str], Set[str]]] = {
     "the training": ({REFUSED}, set()),
     "the translation": ({"generate"}, {"score"}),
     "the test set": ({"score"}, set()),
+    "the data-bin": ({"prepare"}, set()),
 }
 
 CHANGES: Dict[str, Tuple[str, Callable[[World], None]]] = {
@@ -233,6 +234,7 @@ CHANGES: Dict[str, Tuple[str, Callable[[World], None]]] = {
     "detokenisation": ("the test set", sets("score.detokenize=none")),
     # folder
     "copy": ("nothing", lambda world: None),
+    "no data-bin": ("the data-bin", lambda world: shutil.rmtree(world.prepared / "bin")),
     "times": ("nothing", other_times),
     "sources elsewhere": ("nothing", sources_elsewhere),
     "data elsewhere": ("nothing", data_elsewhere),
