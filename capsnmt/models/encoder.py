@@ -169,9 +169,12 @@ class TransformerEncoder(Stack, TransformerEncoderBase):
 
     def hand_over(self, states: List[Tensor]) -> Tensor:
         """Return the decoder's input, ``[T, B, n d]``, from the embeddings and H^1..H^L."""
-        if not self.reads_all_layers:
-            return self.normalise(states[-1:])[0]
-        states = self.normalise(states)
+        if self.reads_all_layers:
+            return self.combine(self.normalise(states))
+        return self.normalise(states[-1:])[0]
+
+    def combine(self, states: List[Tensor]) -> Tensor:
+        """Return the decoder's input, ``[T, B, n d]``, from normalised states."""
         if self.transparent is not None:
             return self.transparent(states)
         sources = states[1:]
