@@ -179,13 +179,22 @@ def read_segments(text: Iterable[str], name: str) -> Iterator[str]:
 
 
 def check_order(texts: Mapping[str, Iterable[str]]) -> None:
-    """Raise if files of markup, by their names, have the same segments in another order."""
+    """Compare the segments of files of markup, by their names.
+
+    Raise if two files have the same ones in another order; warn if as many are others.
+    """
     segments = {name: IDENTITY.findall("\n".join(text)) for name, text in texts.items()}
     first = next(iter(texts), "")
     for name, found in segments.items():
-        if found != segments[first] and sorted(found) == sorted(segments[first]):
+        others = sum(one != other for one, other in zip(found, segments[first]))
+        if others and sorted(found) == sorted(segments[first]):
             raise ConfigurationError(
                 f"{name} has the segments of {first} in another order; give both in one order"
+            )
+        if others and len(found) == len(segments[first]):
+            say(
+                f"warning: {others:,} of {len(found):,} documents and segments of {name} have "
+                f"other ids than those of {first}"
             )
 
 

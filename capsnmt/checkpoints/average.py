@@ -25,13 +25,13 @@ NAMES = {
     "last-updates": (r"checkpoint_\d+_(\d+)\.pt", "N", "the last N checkpoint_EPOCH_UPDATE.pt"),
     "last-epochs": (r"checkpoint(\d+)\.pt", "N", "the last N checkpointEPOCH.pt"),
     "best": (
-        *(r"checkpoint\.best_.+_(-?\d+\.\d+)\.pt", "K"),
+        r"checkpoint\.best_.+_(-?\d+\.\d+)\.pt",
+        "K",
         "the best K checkpoint.best_METRIC_VALUE.pt",
     ),
 }
-# settings that tell one training from another
 RATHER = "average earlier checkpoints, or train again with a lower learning rate"
-TRAINING = ("arch", "source_lang", "target_lang", "seed")
+TRAINING = ("arch", "source_lang", "target_lang", "seed")  # they tell one training from another
 
 
 def choose(folder: Path, kind: str, count: int) -> List[Path]:

@@ -6,7 +6,7 @@ import argparse
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import List, Sequence, Tuple
+from typing import List, Optional, Sequence, Tuple
 
 from capsnmt.cli import (
     ConfigurationError,
@@ -14,10 +14,10 @@ from capsnmt.cli import (
     add_mirrors,
     check_line,
     comma_list,
-    command,
     positive,
     quiet,
     require,
+    run_command,
     seed,
     shown,
 )
@@ -34,16 +34,20 @@ class Sweep:
     values: Tuple[str, ...]
 
 
-@command
-def main(argv: List[str]) -> None:
-    """Run the launcher."""
-    options = parse(argv)
-    require("fairseq")
-    with quiet(), stoppable():
-        # Importing torch and fairseq takes seconds; --help and a bad flag do not need them.
-        from capsnmt.launch.dispatch import dispatch
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    """Run the launcher and return its status, as :func:`capsnmt.cli.run_command`."""
+    words = sys.argv[1:] if argv is None else argv
 
-        dispatch(options)
+    def command() -> None:
+        options = parse(words)
+        require("fairseq")
+        with quiet(), stoppable():
+            # Importing torch and fairseq takes seconds; --help and a bad flag do not need them.
+            from capsnmt.launch.dispatch import dispatch
+
+            dispatch(options)
+
+    return run_command(command, "stopped: the same command resumes")
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:

@@ -59,8 +59,10 @@ def check(runs: Sequence[Run]) -> None:
     The first run of each row and task is checked: other seeds have the same flags.
     """
     package_path()
-    firsts = {run.folder.row: run for run in reversed(runs)}
-    for run in reversed(firsts.values()):
+    firsts: Dict[Path, Run] = {}
+    for run in runs:
+        firsts.setdefault(run.folder.row, run)
+    for run in firsts.values():
         try:
             kind_of(run).check_settings(run)
             flags.check_owned(run.settings)

@@ -219,6 +219,9 @@ def test_references_in_markup_are_read_with_all_of_their_translators(
     other_order.write_text(swapped(sgm(REFERENCE, key="sysid")), "utf-8")
     given = (f"x={segments}", *as_plain, "--reference", other_order)
     refuse(given, f"{segments} has the segments of", f"{other_order} in another order; give")
+    other_order.write_text(sgm(REFERENCE, key="sysid").replace('docid="d"', 'docid="e"'), "utf-8")
+    _, errors = evaluated(tmp_path, *given)
+    assert f"of {segments} have other ids than those of {other_order}" in errors
 
 
 @pytest.mark.parametrize(
