@@ -16,6 +16,7 @@ from fairseq import options
 from fairseq.data import Dictionary
 from fairseq.data.data_utils import collate_tokens
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_INV_REGISTRY
+from fairseq.tasks.fairseq_task import StatefulContainer
 from torch import Tensor
 
 import capsnmt.plugin
@@ -53,7 +54,8 @@ def task_of(size: int) -> Any:
     dictionary = Dictionary()
     for word in range(size - len(dictionary)):
         dictionary.add_symbol(f"w{word}")
-    return SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary)
+    both = {"source_dictionary": dictionary, "target_dictionary": dictionary}
+    return SimpleNamespace(**both, state=StatefulContainer())
 
 
 FIRST = 4

@@ -67,7 +67,14 @@ def average_checkpoints(paths: Sequence[Path]) -> Dict[str, Any]:
     """
     import torch  # here, so that --help and a mistyped flag do not wait for it
 
-    from capsnmt.checkpoints.load import CheckpointError, check_finite, load_checkpoint, settings_of
+    from capsnmt.checkpoints.load import (
+        SIDES,
+        WORDS,
+        CheckpointError,
+        check_finite,
+        load_checkpoint,
+        settings_of,
+    )
 
     sums: Dict[str, torch.Tensor] = {}
     shapes: Dict[str, Tuple[int, ...]] = {}
@@ -84,7 +91,9 @@ def average_checkpoints(paths: Sequence[Path]) -> Dict[str, Any]:
                     f"{path}: {_in_words(key, found)}, but {paths[0]}: {_in_words(key, shapes)}; "
                     "give checkpoints of one model"
                 )
-        trainings.setdefault(tuple(map(settings_of(state).get, TRAINING)), path)
+        words = (state.get("task_state") or {}).get(WORDS) or {}
+        settings = *map(settings_of(state).get, TRAINING), *map(words.get, SIDES)
+        trainings.setdefault(settings, path)
         check_finite(state["model"], path, RATHER)
         for key, value in state["model"].items():
             if not isinstance(value, torch.Tensor) or not value.is_floating_point():
@@ -95,7 +104,7 @@ def average_checkpoints(paths: Sequence[Path]) -> Dict[str, Any]:
     if len(trainings) > 1:
         say(
             f"warning: {' and '.join(map(str, trainings.values()))} are of different trainings (by "
-            f"{', '.join(TRAINING)}); the mean is a model only if both began as one"
+            f"{', '.join(TRAINING)} or dictionaries); the mean is a model only if both began as one"
         )
     for key, total in sums.items():
         # in place, so that tied parameters stay one tensor in the file

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
 import logging
+from argparse import Namespace
 from pathlib import Path
 from typing import Any, Dict, List, Tuple
 
@@ -11,7 +11,13 @@ import torch
 import torch.nn as nn
 from omegaconf import OmegaConf
 
-from capsnmt.checkpoints.load import check_dictionaries, load_checkpoint, settings_of
+from capsnmt.checkpoints.load import (
+    SIDES,
+    check_dictionary,
+    dictionary_of,
+    load_checkpoint,
+    settings_of,
+)
 from capsnmt.checkpoints.resume import LAST
 from capsnmt.cli import ConfigurationError
 
@@ -55,7 +61,9 @@ def initialise_from(model: nn.Module, path: str, task: Any) -> None:
         checkpoint = load_checkpoint(path)
     except (ValueError, KeyError) as error:
         raise ConfigurationError(f"--init-from: {error}") from None
-    check_dictionaries(argparse.Namespace(**settings_of(checkpoint)), getattr(task, "cfg", None))
+    known, settings = checkpoint.get("task_state") or {}, Namespace(**settings_of(checkpoint))
+    for side in SIDES:
+        check_dictionary(known, settings, side, dictionary_of(getattr(task, "cfg", None), side))
     state = checkpoint["model"]
     model.upgrade_state_dict(state)
     own = model.state_dict()

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import codecs
 import errno
+import hashlib
 import itertools
 import logging
 import os
@@ -20,7 +21,7 @@ import re
 import types
 import zipfile
 from pathlib import Path
-from typing import Any, Dict, Mapping, Union
+from typing import Any, Dict, Mapping, Optional, Union
 
 import torch
 
@@ -31,6 +32,8 @@ logger = logging.getLogger(__name__)
 
 PathLike = Union[str, "os.PathLike[str]"]
 SIDES = ("source_lang", "target_lang")
+# what our models add to fairseq's state of a task: the words of each side, as words_of gives them
+WORDS = "words"
 
 # numpy types of the arrays and scalars that metrics leave in a checkpoint
 METRIC_DTYPES = ("int64", "float32", "float64")
@@ -207,19 +210,28 @@ def dictionary_of(settings: Any, side: str) -> Path:
     return Path(folder) / f"dict.{getattr(settings, side, None)}.txt"
 
 
-def check_dictionary(trained: Path, now: Path) -> None:
-    """Warn if the dictionary of a training, where it still is, is not the one that is read now.
+def words_of(dictionary: Path) -> Optional[str]:
+    """Return the SHA-256 of the words of a dictionary in order, if there is such a file."""
+    if not dictionary.is_file():
+        return None
+    words = (line.rpartition(b" ")[0] for line in dictionary.read_bytes().splitlines())
+    return hashlib.sha256(b"\n".join(words)).hexdigest()
 
-    A checkpoint holds no words, so that it loads with any other dictionary of the same size.
+
+def check_dictionary(known: Mapping[str, Any], trained: Any, side: str, now: Path) -> None:
+    """Warn if a model was trained with another dictionary than the one that is read now.
+
+    Its matrices hold no words: they load with any other dictionary of the same size. ``known`` is
+    fairseq's state of the training's task, ``trained`` its settings. The state of a stock
+    checkpoint has no words; its dictionary is read where it still is.
     """
-    if trained.is_file() and now.is_file() and trained.read_bytes() != now.read_bytes():
-        logger.warning("the model was trained with %s, and %s is another dictionary", trained, now)
-
-
-def check_dictionaries(trained: Any, now: Any) -> None:
-    """Check both dictionaries by the settings of a training and of a task."""
-    for side in SIDES:
-        check_dictionary(dictionary_of(trained, side), dictionary_of(now, side))
+    file = dictionary_of(trained, side)
+    before, words = (known.get(WORDS) or {}).get(side) or words_of(file), words_of(now)
+    if before and words and before != words:
+        logger.warning(
+            "the model was trained with %s%s, and %s is another dictionary",
+            *("an earlier " if file == now else "", file, now),
+        )
 
 
 def settings_of(state: Mapping[str, Any]) -> Dict[str, Any]:

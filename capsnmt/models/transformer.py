@@ -14,7 +14,13 @@ from fairseq.models.transformer.transformer_legacy import base_architecture
 from omegaconf import OmegaConf
 
 from capsnmt.checkpoints.initialise import initialise_from, resumes
-from capsnmt.checkpoints.load import SIDES, check_dictionaries
+from capsnmt.checkpoints.load import (
+    SIDES,
+    WORDS,
+    check_dictionary,
+    dictionary_of,
+    words_of,
+)
 from capsnmt.host import load_plugin
 from capsnmt.machine import keep_freed_memory
 from capsnmt.models.config import MECHANISMS
@@ -31,7 +37,8 @@ def check_text(saved: Any, task: Any) -> None:
     """Warn if a model reads other text than it was trained for: languages, or dictionaries.
 
     ``saved`` are the settings of the model, as of a checkpoint. fairseq infers the languages of a
-    training that names none, and leaves them out of the model's settings: they are added.
+    training that names none, and leaves them out of the model's settings: they are added. The task
+    keeps the words of both dictionaries in its state, which fairseq saves and loads.
     """
     settings = saved
     if OmegaConf.is_config(saved):
@@ -47,7 +54,11 @@ def check_text(saved: Any, task: Any) -> None:
             "the model was trained to translate from %s to %s, and now translates from %s to %s",
             *(*trained, *now),
         )
-    check_dictionaries(settings, given)
+    if given is not None:
+        files = {side: dictionary_of(given, side) for side in SIDES}
+        for side, file in files.items():
+            check_dictionary(task.state.state_dict, settings, side, file)
+        task.state.merge_state_dict({WORDS: {side: words_of(files[side]) for side in SIDES}})
 
 
 @register_model("capsnmt_transformer")

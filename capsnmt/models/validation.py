@@ -102,6 +102,12 @@ def _validate_stack(args: Any, side: str) -> None:
     if args.head_aggregation != "linear" and attentions & set(ATTENTIONS_OF[side]):
         used.append("head_aggregation")
         capsules.append("head_capsules")
+        heads, rank = getattr(args, f"{side}_attention_heads"), args.head_composition_rank
+        if args.head_aggregation == "composed" and rank > heads:
+            raise ConfigurationError(
+                f"--head-composition-rank is {rank}, and a map over {heads} heads has no more than "
+                f"rank {heads}; give 1 to {heads}"
+            )
     if args.layer_aggregation != "none" and args.layer_aggregation_side in (side, "both"):
         used.append("layer_aggregation")
         capsules.append("layer_capsules")

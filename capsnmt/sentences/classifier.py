@@ -5,6 +5,7 @@ No postponed annotations: fairseq reads the types of the dataclass fields at run
 
 from argparse import Namespace
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional
 
 import torch
@@ -171,7 +172,8 @@ class SentenceClassifier(BaseFairseqModel):
         if args.init_from and not resumes(args):
             initialise_from(model, args.init_from, task)
         if args.probe_checkpoint:
-            load_encoder(model.encoder, args.probe_checkpoint)
+            given = Path(getattr(task.cfg, "dictionary", None) or "")
+            load_encoder(model.encoder, args.probe_checkpoint, given)
         # Only training starts from them, as in CapsnmtTransformer; args is saved with the model.
         args.init_from = args.probe_checkpoint = None
         return model

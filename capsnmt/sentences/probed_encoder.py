@@ -20,7 +20,6 @@ from fairseq.utils import safe_hasattr
 from capsnmt.checkpoints.load import (
     SIDES,
     check_dictionary,
-    dictionary_of,
     load_checkpoint,
     settings_of,
 )
@@ -114,8 +113,6 @@ def adopt_encoder(args: Namespace) -> Dict[str, Any]:
     decoder reads (in multi-layer and transparent attention) is not probed.
     """
     trained = trained_arguments(args.probe_checkpoint)
-    given = Path(getattr(args, "dictionary", None) or "")
-    check_dictionary(dictionary_of(trained, SIDES[0]), given)
     values = {name: getattr(trained, name, default) for name, default in encoder_options().items()}
     decoders = values["layer_aggregation_side"] == "decoder"
     if decoders or values["layer_aggregation"] == "transparent":
@@ -140,9 +137,12 @@ def adopt_encoder(args: Namespace) -> Dict[str, Any]:
     return {name: value for name, value in values.items() if name in defaults()}
 
 
-def load_encoder(encoder: nn.Module, path: str) -> None:
+def load_encoder(encoder: nn.Module, path: str, dictionary: Path) -> None:
     """Load all parameters of the encoder from a translation checkpoint."""
-    state = load_checkpoint(path)["model"]
+    checkpoint = load_checkpoint(path)
+    known, settings = checkpoint.get("task_state") or {}, Namespace(**settings_of(checkpoint))
+    check_dictionary(known, settings, SIDES[0], dictionary)
+    state = checkpoint["model"]
     encoder.upgrade_state_dict_named(state, "encoder")
     own = encoder.state_dict()
     for name, tensor in own.items():

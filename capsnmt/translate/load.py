@@ -156,6 +156,7 @@ def load_models(
         cfg.task.data = str(data)  # the model's settings keep the training's
         try:
             task = task or tasks.setup_task(cfg.task)
+            task.load_state_dict(state.get("task_state") or {})
             model = task.build_model(_as_ours(cfg.model))
             model.load_state_dict(state["model"], strict=True, model_cfg=cfg.model)
         except ConfigurationError:

@@ -142,6 +142,15 @@ def test_another_dictionary_of_the_same_size_is_warned_of(
     dictionary.write_text("\n".join(reversed(dictionary.read_text("utf-8").split("\n")[:-1])))
     from_pretrained([checkpoint], data_name_or_path=data)
     assert f"with {trained}/bin/dict.de.txt, and {dictionary} is another dictionary" in caplog.text
+    kept = trained.rename(tmp_path / "kept")  # now only the checkpoint says what it was
+    try:
+        for place in (data, shutil.copytree(data, trained)):
+            caplog.clear()
+            from_pretrained([checkpoint], data_name_or_path=place)
+            assert f"{place}/bin/dict.de.txt is another dictionary" in caplog.text
+        shutil.rmtree(trained)
+    finally:
+        kept.rename(trained)
 
 
 def test_calls_as_in_fairseq(runs: Dict[str, Path]) -> None:
