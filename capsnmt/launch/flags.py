@@ -8,7 +8,7 @@ import math
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, NoReturn, Sequence
 
-from capsnmt.cli import ConfigurationError, shown
+from capsnmt.cli import ConfigurationError, say, shown
 from capsnmt.configurations.schema import Settings
 from capsnmt.runs.trained_rows import FREE_IN_GENERATION
 
@@ -161,6 +161,11 @@ def check_generation(settings: Settings, arguments: Sequence[str]) -> None:
     ):
         if wrong:
             raise ConfigurationError(f"generate.{problem}")
+    if parsed.prefix_size > 0:  # of some tasks the first is a mark of the language
+        say(
+            f"warning: generate.prefix-size {parsed.prefix_size} gives the search that many "
+            f"subwords of each reference, and the scores count them"
+        )
     # a task of any text, and a search that is not used
     task = type("AnyTask", (FairseqTask,), {"target_dictionary": Dictionary()})(parsed)
     try:

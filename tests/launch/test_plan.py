@@ -162,3 +162,10 @@ def test_a_users_configurations_add_to_ours_and_come_first(
     (own / "em_routing.yaml").write_text("extends: multi30k/em_routing\ntrain: {lr: 0.125}\n")
     every = trainings(plan(*MULTI30K, "--rows", "all"))
     assert sum("--lr 0.125 " in line for line in every) == 1
+
+
+def test_what_a_search_is_given_of_the_references_is_warned_of(launch: Launch) -> None:
+    for size, warned in ((0, False), (2, True)):
+        given = ["--config", "multi30k/baseline", "--set", f"generate.prefix-size={size}"]
+        said = launch(*given, "--cpu", "--dry-run")
+        assert ("of each reference, and the scores count them" in said) == warned
