@@ -90,7 +90,8 @@ def checkpoint(world: World) -> str:
         pytest.skip("the checkpoint was recorded on the main host; this one has other settings")
     state = load(trained(world) / "run" / LAST)
     settings = state["cfg"]["model"]
-    settings = settings if isinstance(settings, dict) else vars(settings)
+    settings = dict(settings if isinstance(settings, dict) else vars(settings))
+    del settings["device_id"]  # that of a launcher that the tests may run under
     lines = [f"keys: {' '.join(sorted(state))}", f"extra_state: {sorted(state['extra_state'])}"]
     lines += [f"cfg.model.{key}: {value}" for key, value in sorted(settings.items())]
     lines += [f"model {name}: {list(tensor.shape)}" for name, tensor in state["model"].items()]
