@@ -180,9 +180,14 @@ class _Execution:
         ]
 
     def remove_other_scores(self) -> None:
-        """Remove scores of fewer updates or of other settings, until they are those of the run."""
+        """Remove scores of fewer updates or of other settings, until they are those of the run.
+
+        So with an average of fewer updates: without the checkpoints nothing tells it from the new.
+        """
         if not self.is_trained:
             self.folder.result.unlink(missing_ok=True)
+            if self.run.settings.average:
+                self.run.model.unlink(missing_ok=True)
         if self.folder.scores.is_file():
             before = self.folder.read_config()
             if not self.is_trained or EVALUATION(before) != EVALUATION(self.run.config):

@@ -110,6 +110,24 @@ def test_a_finished_training_whose_checkpoints_were_deleted_is_not_repeated(
     assert (run / "scores.json").is_file()
 
 
+def test_an_average_of_fewer_updates_is_not_that_of_a_longer_training(
+    launch: Launch, words: List[str], run: Path
+) -> None:
+    (run / "averaged.pt.part").mkdir()  # it cannot be written
+    assert "error: average failed" in launch(*words, "--set", "train.max-epoch=2", status=1)
+    shutil.rmtree(run / "checkpoints")
+    assert "has no checkpoints" in launch(*words, "--set", "train.max-epoch=2", status=2)
+
+
+def test_data_that_are_not_there_are_not_those_beside_the_row(
+    launch: Launch, words: List[str], run: Path, prepared: Path
+) -> None:
+    """They are where a run that is resumed was moved; a path that is given is meant."""
+    shutil.copytree(prepared, run.parents[1] / "data")
+    words[words.index(str(prepared))] = str(prepared.with_name("typo"))
+    assert "typo has no prepared data" in launch(*words, "--set", "train.max-epoch=2", status=2)
+
+
 def test_scores_of_other_settings_are_gone_before_those_of_the_new_are_made(
     launch: Launch, words: List[str], run: Path, tmp_path: Path
 ) -> None:
