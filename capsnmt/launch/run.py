@@ -60,8 +60,9 @@ class Run:
 
     @property
     def data(self) -> PreparedData:
-        """The prepared data."""
-        return PreparedData(self.as_given(self.folder.data(self.config)))
+        """The prepared data; of a run that is resumed, where they are now."""
+        path = self.folder.data(self.config) if self.resumed else Path(self.config.data)
+        return PreparedData(self.as_given(path))
 
     @property
     def sources(self) -> Optional[Path]:
