@@ -99,6 +99,9 @@ def submit(run: Run, partition: str) -> str:
 
     The data is prepared here. The job waits for those of the run that it starts from and of its
     baseline. A run that is complete needs no job.
+
+    **D**: a job runs as its ``config.json`` says. Another is refused while it is in the queue: its
+    flags would have no effect.
     """
     with locked(run.folder.job_lock, f"waiting for another launcher that submits {run.folder}"):
         known = alive(run.folder)
@@ -108,6 +111,13 @@ def submit(run: Run, partition: str) -> str:
                 return f"== {run.title}: complete, {run.folder}"
             known = _submit(run, partition, [job for job, _ in queued]), "submitted"
     job, state = known
+    before, now = (records.plain(each) for each in (run.folder.read_config(), run.config))
+    others = [key for key in now if key != "command" and now[key] != before[key]]
+    if others:
+        raise ConfigurationError(
+            f"{run.folder} has job {job} ({state}) with other {', '.join(others)}; let it end, or "
+            f"scancel {job}, and run this again"
+        )
     return f"== {run.title}, on {run.device}: job {job} ({state}), log {run.folder.job_log(job)}"
 
 
