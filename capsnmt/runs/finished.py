@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from functools import cached_property
 from pathlib import Path
@@ -64,7 +65,7 @@ class FinishedRun:
     @cached_property
     def curve(self) -> LearningCurve:
         """Its learning curve."""
-        return read_learning_curve(self.folder.train_log)
+        return read_learning_curve(self.folder.train_log, self.training.updates or math.inf)
 
     @cached_property
     def scores(self) -> Dict[str, Evaluation]:

@@ -62,7 +62,7 @@ class LearningCurve:
         seconds = self.training_seconds
         return sum(self.words.values()) / seconds if seconds else None
 
-    def forget_from(self, update: int) -> None:
+    def forget_from(self, update: float) -> None:
         """Drop the entries of this and later updates, which a resumed training repeats."""
         for points in (self.train, self.valid, self.seconds, self.words, self.epochs):
             for number in [number for number in points if number >= update]:
@@ -80,9 +80,9 @@ class LearningCurve:
         self.train[update] = stats["loss"]
 
 
-def read_learning_curve(path: Path) -> LearningCurve:
-    """Read the learning curve in a run's ``train.log``."""
-    curve = parse_train_log(read_lines(path))
+def read_learning_curve(path: Path, updates: float = math.inf) -> LearningCurve:
+    """Read the learning curve in a run's ``train.log``, of a finished training up to its end."""
+    curve = parse_train_log(read_lines(path), updates)
     if not curve.train:
         raise ConfigurationError(
             f"{path} has no training loss: it is not a training log, or the training stopped "
@@ -91,8 +91,11 @@ def read_learning_curve(path: Path) -> LearningCurve:
     return curve
 
 
-def parse_train_log(lines: Iterable[str]) -> LearningCurve:
+def parse_train_log(lines: Iterable[str], updates: float = math.inf) -> LearningCurve:
     """Parse the JSON lines of a training log; the last entry of a repeated update counts.
+
+    A training may end at a checkpoint that it had passed when it was killed: what follows its last
+    of ``updates`` is of no model.
 
     >>> log = ['{"loss": "9.0", "num_updates": "10", "wall": "5"}',
     ...        '{"loss": "8.0", "num_updates": "20", "wall": "9"}',
@@ -129,9 +132,11 @@ def parse_train_log(lines: Iterable[str]) -> LearningCurve:
                 curve.epochs[update] = int(stats["epoch"])
         if PEAK_MEMORY in stats:
             curve.peak_memory = max(stats[PEAK_MEMORY], curve.peak_memory or 0)
+    curve.forget_from(updates + 1)
     # A training shorter than --log-interval has the means of its epochs only.
-    for stats in ends.values() if not curve.train else ():
-        curve.add(stats)
+    for update in ends if not curve.train else ():
+        if update <= updates:
+            curve.add(ends[update])
     return curve
 
 

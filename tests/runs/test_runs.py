@@ -157,6 +157,12 @@ def test_a_training_killed_anywhere_has_the_curve_of_an_uninterrupted_one(kills:
     assert curve.updates == end
 
 
+def test_a_training_that_ends_at_a_checkpoint_it_had_passed_ends_there() -> None:
+    """As by --max-update, after a kill."""
+    assert parse_train_log(trained(0, 8), 6) == parse_train_log(trained(0, 6))
+    assert parse_train_log(trained(0, 8), 8) == parse_train_log(trained(0, 8))
+
+
 def test_the_peak_memory_is_the_highest_of_all_starts() -> None:
     log = ['{"loss": "9", "num_updates": "10"}', '{"peak_memory_gib": 1.25}']
     assert parse_train_log(log).peak_memory == 1.25
