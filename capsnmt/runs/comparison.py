@@ -11,11 +11,10 @@ from capsnmt.evaluation.evaluate import evaluate_sets
 from capsnmt.evaluation.outputs import Output, Settings, Systems, read_output
 from capsnmt.evaluation.scores import RANDOMIZATION, SAMPLES, SEED, Evaluations, Test
 from capsnmt.evaluation.text import TextFormat, text_format
-from capsnmt.runs.finished import FinishedRun
+from capsnmt.runs.finished import SAME, FinishedRun
 from capsnmt.runs.trained_rows import TrainedRow
 
 METRICS = ("bleu", "chrf")
-SAME = 1e-6  # BLEU
 
 
 def compare_rows(

@@ -20,6 +20,7 @@ from capsnmt.runs.learning_curve import LearningCurve, read_learning_curve
 from capsnmt.runs.records import ClassifierResult, Measures, RunFolder, TrainingRecord
 
 TestSetName = Annotated[str, Meta(pattern=r"^(?!\.)[^/]+$")]  # of figures, too
+SAME = 1e-6  # BLEU
 SCORES: Any = Annotated[Dict[TestSetName, Evaluation], Meta(min_length=1)]
 
 
@@ -187,12 +188,15 @@ def differing_texts(
 
 
 def check_comparable(runs: Sequence[FinishedRun]) -> None:
-    """Raise unless all runs translated the same test sets, by name and by reference."""
-    first = runs[0]
+    """Raise unless all runs translated the same test sets, by name and by reference.
+
+    Of those that were tested against one another, the scores must be those of the test.
+    """
+    first, folders = runs[0], {run.folder.path.resolve(): run for run in runs}
     for run in runs:
         for what, one, other in (
             ("languages", first.settings.languages, run.settings.languages),
-            ("test sets", list(first.scores), list(run.scores)),
+            ("test sets", sorted(first.scores), sorted(run.scores)),
         ):
             if one != other:
                 raise ConfigurationError(
@@ -204,3 +208,17 @@ def check_comparable(runs: Sequence[FinishedRun]) -> None:
                 f"{run.folder} has {text} {now}, but {first.row}, seed {first.seed}, has {was}; "
                 "report them separately"
             )
+        for test_set, evaluation in run.scores.items():
+            tested = evaluation.systems[0]
+            path = run.folder.row.parent / tested.name / run.folder.path.name
+            baseline = folders.get(path.resolve()) if evaluation.test else None
+            if baseline is None:
+                continue
+            scored = tested.outputs[0], baseline.output(test_set)
+            then, now = (each.scores["bleu"].score for each in scored)
+            if abs(then - now) > SAME:
+                raise ConfigurationError(
+                    f"{run.folder} was tested against BLEU {then:.2f} of {tested.name} on "
+                    f"{test_set}, which is {now:.2f}; run its launcher's command again to test it "
+                    f"anew"
+                )

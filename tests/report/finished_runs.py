@@ -26,6 +26,8 @@ TRANSLATIONS = {
     "em_routing": ["", *(f"Zeile {number} ist gut 漢字 |" for number in range(1, SENTENCES))],
 }
 TEST_SET = "test"
+# where a record has the scores of what it was tested against
+OF_BASELINE = (TEST_SET, "systems", 0, "outputs", 0, "scores")
 
 
 def write_data(folder: Path) -> None:
@@ -179,15 +181,12 @@ def seeds(row: Path, count: int) -> List[Path]:
 
 def set_score(folder: Path, bleu: float, p_value: float) -> None:
     """Set the BLEU of a run, and its p-value if it was tested against the baseline of its seed."""
-
-    def change(scores: Any) -> None:
-        score = scores["bleu"]
-        score["score"] = bleu
-        if "p_value" in score:
-            tested = scores_of(folder.parents[1] / "baseline" / folder.name)["bleu"]["score"]
-            score.update(p_value=p_value, delta=bleu - tested)
-
-    edit_scores(folder, change)
+    changes = {"score": bleu}
+    if "p_value" in scores_of(folder)["bleu"]:
+        tested = scores_of(folder.parents[1] / "baseline" / folder.name)["bleu"]["score"]
+        put("scores.json", *OF_BASELINE, "bleu", "score", value=tested)(folder)
+        changes.update(p_value=p_value, delta=bleu - tested)
+    edit_scores(folder, lambda scores: scores["bleu"].update(changes))
 
 
 def write_swept(output: Path) -> None:

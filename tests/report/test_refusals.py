@@ -10,7 +10,15 @@ from typing import Any, Callable, Optional
 import pytest
 
 from capsnmt.report.__main__ import main
-from tests.report.finished_runs import TRANSLATIONS, add_seeds, edit, put, runs, write_result
+from tests.report.finished_runs import (
+    OF_BASELINE,
+    TRANSLATIONS,
+    add_seeds,
+    edit,
+    put,
+    runs,
+    write_result,
+)
 
 
 def text(file: str, content: str) -> Callable[[Path], Any]:
@@ -48,6 +56,16 @@ def test_a_broken_run_is_one_line_that_names_it_and_nothing_is_written(
     error = report(*runs(output))
     assert expected in error
     assert "em_routing" in error
+
+
+def test_a_baseline_that_was_scored_again_is_another(
+    output: Path, report: Callable[..., str]
+) -> None:
+    """Its new scores stood beside differences to its old ones."""
+    put("scores.json", *OF_BASELINE, "bleu", "score", value=50.0)(output / "baseline/seed-1")
+    error = report(*runs(output))
+    assert f"{output / 'em_routing/seed-1'} was tested against BLEU " in error
+    assert "of baseline on test, which is 50.00; run its launcher's command again" in error
 
 
 def test_a_damaged_classifier_is_one_line(output: Path, report: Callable[..., str]) -> None:
