@@ -27,6 +27,7 @@ from capsnmt.runs.trained_rows import (
     FinishedSweep,
     TrainedRow,
     data_differences,
+    decoding_differences,
     find_sweeps,
     group,
     source_lengths,
@@ -101,6 +102,7 @@ def _differing(runs: Sequence[FinishedRun]) -> Iterator[str]:
         yield "dictionaries"
     elif any([*data_differences(runs[0].training, run.training)] for run in runs):
         yield "training or validation texts"
+    yield from sorted({key for run in runs for key, *_ in decoding_differences(runs[0], run)})
 
 
 def _signatures(runs: Iterable[FinishedRun], test_set: str, metric: str) -> List[str]:

@@ -11,11 +11,12 @@ from typing import Dict, Iterator, List, Mapping, Optional, Sequence
 from msgspec import field
 
 from capsnmt import records
+from capsnmt.cli import say
 from capsnmt.evaluation.scores import Comparison, Spread, common_metrics, digits
 from capsnmt.records import Record
 from capsnmt.runs.finished import FinishedRun, differing_texts
 from capsnmt.runs.records import RunFolder
-from capsnmt.runs.trained_rows import TrainedRow, differences_between
+from capsnmt.runs.trained_rows import TrainedRow, decoding_differences, differences_between
 
 References = Mapping[str, Sequence[Path]]
 MEASURES = ("accuracy", "macro_f1")  # of sentence classifiers
@@ -115,6 +116,11 @@ def _comparisons(row: TrainedRow, references: References) -> Dict[str, List[Comp
     ]
     if not runs or any(differences_between(runs[0], run) for run in runs):
         return {}
+    for key, was, now in decoding_differences(runs[0], first):
+        say(
+            f"warning: {first.row} has {key} {now}, and {name} {was}: they differ not in their "
+            f"trainings alone"
+        )
 
     from capsnmt.runs.comparison import compare_rows
 

@@ -8,6 +8,7 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Seque
 
 from capsnmt import records
 from capsnmt.cli import ConfigurationError
+from capsnmt.configurations.schema import Settings
 from capsnmt.evaluation.scores import Spread, spread
 from capsnmt.files import content_of
 from capsnmt.records import as_number
@@ -26,6 +27,8 @@ FREE_FLAGS = {
 PERIODS = {"cosine": "lr-period-updates", "polynomial_decay": "total-num-update"}
 FREE_IN_GENERATION = {"batch-size", "max-sentences", "max-tokens"}  # they change no translation
 FREE_IN_SCORING = {"significance", "samples"}  # they change no score
+# what makes text of a model, by the beginnings of keys; how subwords are joined depends on the data
+OF_TRANSLATIONS = ("average.", "generate.", "score.detokenize")
 
 
 def training_differences(
@@ -118,6 +121,15 @@ def differences_between(one: FinishedRun, other: FinishedRun) -> List[Tuple[str,
     return [each for each in found if each[0] != "seed"]
 
 
+def decoding_differences(one: FinishedRun, other: FinishedRun) -> Iterator[Tuple[str, Any, Any]]:
+    """Return key and values of what makes text of the models of two rows, and is not the same."""
+    was, new = (
+        {key: x for key, x in made.items() if key.startswith(OF_TRANSLATIONS)}
+        for made in map(_making_of_scores, (one.settings, other.settings))
+    )
+    return _differing(was, new, as_number)
+
+
 def check_one_row(first: FinishedRun, run: FinishedRun, fix: str) -> None:
     """Raise unless two runs of one row are seeds of the same experiment."""
     for key, one, other in differences_between(first, run):
@@ -140,6 +152,10 @@ def _budget_and_scores(run: FinishedRun) -> Dict[str, Any]:
     # D: patience ends a training, and that of its initial model, where it will
     if initial is not None and not patience:
         ends["updates of the initial model"] = initial.updates
+    return {**ends, **_making_of_scores(settings)}
+
+
+def _making_of_scores(settings: Settings) -> Dict[str, Any]:
     parts = {
         "average": settings.average,
         "data.test-sets": settings.data.test_sets,
@@ -147,13 +163,12 @@ def _budget_and_scores(run: FinishedRun) -> Dict[str, Any]:
         "score": records.plain(settings.score) or {},
     }
     free = FREE_IN_GENERATION | FREE_IN_SCORING
-    found = {
+    return {
         f"{part}.{key}": value
         for part, each in parts.items()
         for key, value in each.items()
         if key not in free
     }
-    return {**ends, **found}
 
 
 @dataclass(frozen=True)

@@ -104,6 +104,11 @@ def read_other_text(run: Path) -> None:
         put("training.json", "data", value={"train.en-de.de.bin": str(number)})(folder)
 
 
+def decode_otherwise(run: Path) -> None:
+    put("config.json", "settings", "average", "last-updates", value=5)(run)
+    put("config.json", "settings", "generate", value={"beam": 9, "batch-size": 1})(run)
+
+
 INITIAL = {"row": "baseline", "checkpoint": "a.pt", "checksum": "0", "updates": 8000}
 CHANGES: Dict[str, Callable[[Path], Any]] = {
     "em\\_routing: initialised from baseline (8,000 updates): `a.pt`.": put(
@@ -121,6 +126,9 @@ CHANGES: Dict[str, Callable[[Path], Any]] = {
         put("training.json", "vocabulary", "x", value="1")
     ),
     "**Not comparable:** the systems have different training or validation texts.": read_other_text,
+    "**Not comparable:** the systems have different average.last-updates, generate.beam.": (
+        decode_otherwise
+    ),
     "No difference was tested: a translation or reference is missing, or is not what was scored.": (
         lambda run: (run / "generate-test.txt").unlink()
     ),

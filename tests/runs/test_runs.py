@@ -357,7 +357,9 @@ def test_the_updates_of_the_initial_model_are_counted_next_to_the_own(
     assert (summary_of(run)["seeds"], summary_of(run)["initial-updates"]) == ([5, 6], 80)
 
 
-def test_a_row_has_its_difference_to_the_baseline_that_is_finished(tmp_path: Path) -> None:
+def test_a_row_has_its_difference_to_the_baseline_that_is_finished(
+    tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
     """As the command that compares their outputs."""
     write_run(tmp_path, "baseline")
     run = RunFolder(write_run(tmp_path, "em_routing", "baseline"))
@@ -371,5 +373,9 @@ def test_a_row_has_its_difference_to_the_baseline_that_is_finished(tmp_path: Pat
     assert records.plain(found.comparisons["test"]) == records.load(record)["comparisons"]
     (line, *_) = [line for line in lines(found) if "to baseline" in line]
     assert line.startswith("test: bleu ")
+    assert "trainings alone" not in capsys.readouterr().err
+    edit(run.config, lambda config: config["settings"].update(generate={"lenpen": 2.0}))
+    assert summarise(run, references).comparisons == found.comparisons
+    assert "em_routing has generate.lenpen 2.0, and baseline None" in capsys.readouterr().err
     shutil.rmtree(tmp_path / "baseline")
     assert summarise(run, references).comparisons == {}
