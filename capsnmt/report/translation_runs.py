@@ -7,7 +7,7 @@ import os
 import random
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, Mapping, Optional, Sequence, Tuple
 
 from capsnmt.cli import ConfigurationError
 from capsnmt.corpora.prepared import PreparedData
@@ -22,7 +22,7 @@ from capsnmt.report import tables
 from capsnmt.report.figures import differences, learning_curves, means_by_category
 from capsnmt.report.tables import Runs
 from capsnmt.runs.comparison import compare_rows, read_translations
-from capsnmt.runs.finished import FinishedRun, check_comparable, distinct_names
+from capsnmt.runs.finished import FinishedRun, check_comparable, distinct_names, signatures
 from capsnmt.runs.trained_rows import (
     FinishedSweep,
     TrainedRow,
@@ -91,7 +91,7 @@ def _differing(runs: Sequence[FinishedRun]) -> Iterator[str]:
     """Yield what must be equal for a comparison (Marie et al. 2021), and is not."""
     for test_set in runs[0].scores:
         for key, name in common_metrics([run.output(test_set) for run in runs]).items():
-            if len(_signatures(runs, test_set, key)) > 1:
+            if len(signatures(runs, test_set, key)) > 1:
                 yield f"signatures of {name} on {test_set}"
         # by name: the data of runs that were launched elsewhere lie in other folders
         scored = [run.scores[test_set] for run in runs]
@@ -103,10 +103,6 @@ def _differing(runs: Sequence[FinishedRun]) -> Iterator[str]:
     elif any([*data_differences(runs[0].training, run.training)] for run in runs):
         yield "training or validation texts"
     yield from sorted({key for run in runs for key, *_ in decoding_differences(runs[0], run)})
-
-
-def _signatures(runs: Iterable[FinishedRun], test_set: str, metric: str) -> List[str]:
-    return sorted({run.output(test_set).scores[metric].signature for run in runs})
 
 
 def _test_set(
@@ -134,7 +130,7 @@ def _test_set(
         "segments": f"{evaluation.segments:,} sentences{several}",
         "scores": tables.scores(runs, name, shown),
         "signatures": [
-            (label, COMPARABLE.get(key), map(code, _signatures(runs.values(), name, key)))
+            (label, COMPARABLE.get(key), map(code, signatures(runs.values(), name, key)))
             for key, label in shown.items()
         ],
         "differences": tables.differences(runs, name, metrics),

@@ -6,7 +6,7 @@ import math
 import os
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Dict, Iterator, List, Sequence, Set, Tuple
+from typing import Annotated, Any, Dict, Iterable, Iterator, List, Sequence, Set, Tuple
 
 from msgspec import Meta
 
@@ -170,6 +170,11 @@ def distinct_names(runs: Sequence[FinishedRun]) -> List[str]:
         [str(run.folder) for run in runs],
     )
     return next((names for names in candidates if len(set(names)) == len(runs)), candidates[-1])
+
+
+def signatures(runs: Iterable[FinishedRun], test_set: str, metric: str) -> List[str]:
+    """Return the signatures of a score of some runs: one, unless they were scored otherwise."""
+    return sorted({run.output(test_set).scores[metric].signature for run in runs})
 
 
 def differing_texts(

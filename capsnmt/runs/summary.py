@@ -14,7 +14,7 @@ from capsnmt import records
 from capsnmt.cli import say
 from capsnmt.evaluation.scores import Comparison, Spread, common_metrics, digits
 from capsnmt.records import Record
-from capsnmt.runs.finished import FinishedRun, differing_texts
+from capsnmt.runs.finished import FinishedRun, differing_texts, signatures
 from capsnmt.runs.records import RunFolder
 from capsnmt.runs.trained_rows import TrainedRow, decoding_differences, differences_between
 
@@ -26,7 +26,7 @@ MEASURES = ("accuracy", "macro_f1")  # of sentence classifiers
 class MeanScore(Spread):
     """A score over the seeds of a row, with its signature if sacreBLEU computed it."""
 
-    signature: Optional[str] = None
+    signature: Optional[str] = None  # or those of its seeds
 
 
 class Summary(Record, frozen=True, kw_only=True, rename="kebab"):
@@ -140,9 +140,20 @@ def _means(row: TrainedRow) -> Dict[str, Dict[str, MeanScore]]:
         test_set: {
             metric: MeanScore(
                 **vars(row.score(test_set, metric)),
-                signature=first.output(test_set).scores[metric].signature,
+                signature=_signature(row, test_set, metric),
             )
             for metric in common_metrics([run.output(test_set) for run in row.runs])
         }
         for test_set in first.settings.data.test_sets
     }
+
+
+def _signature(row: TrainedRow, test_set: str, metric: str) -> str:
+    """Return the signature of a score; warn of seeds that were scored otherwise, as by versions."""
+    found = signatures(row.runs, test_set, metric)
+    if len(found) > 1:
+        say(
+            f"warning: {row.name}: {metric} on {test_set} is {' and '.join(found)}; delete "
+            f"{row.runs[0].folder.scored(test_set).name} of its seeds and launch them again"
+        )
+    return " and ".join(found)

@@ -34,7 +34,7 @@ from capsnmt.runs.records import (
 from capsnmt.runs.summary import lines, summarise
 from capsnmt.runs.trained_rows import training_differences
 from tests.report.finished_runs import TRANSLATIONS as ROWS
-from tests.report.finished_runs import edit, write_run
+from tests.report.finished_runs import edit, put, write_run
 
 POINT = SweepPoint(row="em", flag="layer-capsules", value=8)
 SETTINGS = Settings(
@@ -299,6 +299,19 @@ def test_seeds_with_other_settings_and_unfinished_ones_are_left_out(
     summary = summary_of(run)
     assert (summary["seeds"], summary["left-out-seeds"]) == ([1, 5, 8], [2, 3, 6, 7, 9])
     assert next(lines(summarise(run))).endswith("seed(s) 2, 3, 6, 7, 9")
+
+
+def test_seeds_that_were_scored_otherwise_are_named(
+    first: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    """The mean had the signature of one of them."""
+    runs = [add_seed(first, tmp_path, seed, 42.0) for seed in (1, 2)]
+    bleu = ("test", "systems", 0, "outputs", 0, "scores", "bleu", "signature")
+    for run, version in zip(runs, ("2.3.1", "2.4.0")):
+        put("scores.json", *bleu, value=f"tok:13a|version:{version}")(run.path)
+    signature = "tok:13a|version:2.3.1 and tok:13a|version:2.4.0"
+    assert summary_of(runs[0])["scores"]["test"]["bleu"]["signature"] == signature
+    assert f"warning: em_routing: bleu on test is {signature}; delete" in capsys.readouterr().err
 
 
 def test_patience_is_of_validations_which_a_save_has_too(first: Path, tmp_path: Path) -> None:
