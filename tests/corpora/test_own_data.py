@@ -194,6 +194,8 @@ def test_a_test_set_has_all_its_references_however_they_are_given(files, run, re
     Path("one.xml").write_text(wmt_xml(first, source=sources), "utf-8")
     Path("v.en.sgm").write_text(sgm(sources, key="refid"), "utf-8")
     Path("v.de.sgm").write_text(sgm(first, second, key="refid"), "utf-8")
+    for number, each in enumerate((first, second)):
+        Path(f"m{number}.de.sgm").write_text(sgm(each, key="refid"), "utf-8")
     Path("s.xml").write_text(sgm(sources, key="sysid"), "utf-8")
     Path("r.xml").write_text(sgm(first, second, key="sysid"), "utf-8")
     Path("src.txt").write_bytes(Path("v.en").read_bytes())
@@ -206,12 +208,13 @@ def test_a_test_set_has_all_its_references_however_they_are_given(files, run, re
         "v.en.sgm v.de.sgm",
         "s.xml r.xml",
         "src.txt ref0.txt ref1.txt",
+        "v.en.sgm m0.de.sgm m1.de.sgm",
     )
-    for name, test in zip("vwxyz", given):
+    for name, test in zip("uvwxyz", given):
         words += f" --test {name}={test}"
     run(*words.split(), *SMALL)
     data = PreparedData(Path("out"))
-    for name in "vwxyz":
+    for name in "uvwxyz":
         paths = data.references(name, "de")
         assert [text(path) for path in paths] == [
             [line.lower() for line in lines] for lines in (first, second)
