@@ -93,10 +93,6 @@ class SentenceClassificationCriterion(FairseqCriterion):
         """Return the logits and the measured terms of the encoder's heads."""
         if self.penalty is None:
             return model(**net_input), {}
-        if getattr(model, "frozen", False):
-            raise SystemExit(
-                "--disagreement has no effect on a frozen encoder; drop it, or --freeze-encoder"
-            )
         real = net_input["src_tokens"].ne(self.task.source_dictionary.pad())
         with record_disagreement(self.penalty.terms, self.penalty.attentions, real) as record:
             logits = model(**net_input)

@@ -197,6 +197,7 @@ def check(args: Any, *groups: Any) -> None:
     check_values(args, *groups)
     for name, reason in idle_switches(args, *groups):
         refuse_idle(args, name, reason)
+    refuse_excluded(args, *groups)
 
 
 def refuse_excluded(args: Any, *groups: Any) -> None:

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from capsnmt.checkpoints.initialise import initialise_from, resumes
 from capsnmt.models.encoder import TransformerEncoder
-from capsnmt.models.switches import check, defaults_of, refuse_idle, switch
+from capsnmt.models.switches import Excluded, check, defaults_of, refuse_idle, switch
 from capsnmt.models.transformer import CapsnmtTransformer
 from capsnmt.models.validation import complete, validate
 from capsnmt.sentences.probed_encoder import adopt_encoder, load_encoder, refuse_decoder
@@ -42,7 +42,14 @@ class SentenceClassifierConfig(FairseqDataclass):
     classifier_layers: int = switch(
         2, "linear maps of the classifier, separated by relu and dropout", least=1
     )
-    freeze_encoder: bool = switch(False, "train only the pooling and the classifier")
+    freeze_encoder: bool = switch(
+        False,
+        "train only the pooling and the classifier",
+        excludes=[
+            Excluded(other, "a frozen encoder is not trained")
+            for other in ("drop_head", "compile", "disagreement")
+        ],
+    )
     probe_checkpoint: Optional[str] = switch(
         None,
         "checkpoint of a translation model: use its encoder, settings and parameters, and freeze "

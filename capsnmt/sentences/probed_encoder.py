@@ -34,7 +34,8 @@ NOT_OF_THE_ENCODER = {
     *("dropout", "attention_dropout", "activation_dropout", "relu_dropout", "encoder_layerdrop"),
     *("encoder_embed_path", "checkpoint_activations", "offload_activations", "init_from"),
     *("min_params_to_wrap", "routing_backend", "autocast", "encoder", "decoder", "quant_noise"),
-    *("export", "encoder_layers_to_keep", "char_inputs"),
+    *("export", "encoder_layers_to_keep", "char_inputs", "compile"),
+    *("drop_head", "drop_head_fall_updates", "drop_head_rise_updates"),
 }
 # fairseq's options of the decoder without "decoder" at the start of their names
 OF_THE_DECODER = (

@@ -115,8 +115,3 @@ def test_disagreement_is_added_in_training_and_only_logged_in_validation(term: s
     torch.testing.assert_close(
         criterion(**settings)(model, sample)[0], criterion()(model, sample)[0]
     )
-
-
-def test_a_flag_without_effect_is_one_line() -> None:
-    with pytest.raises(SystemExit, match="--disagreement has no effect on a frozen encoder"):
-        criterion(disagreement="output")(classifier("--freeze-encoder").train(), make_sample())

@@ -112,7 +112,7 @@ def test_two_processes_log_the_measures_of_all_examples(logic: Path, tmp_path: P
 def test_a_translation_models_encoder_is_probed_as_it_was_trained(
     corpus: Path, senteval: Path, tmp_path: Path, refused: Callable[..., str]
 ) -> None:
-    mechanisms = ["--head-aggregation", "em", "--mlmha", "M-10"]
+    mechanisms = ["--head-aggregation", "em", "--mlmha", "M-10", "--drop-head", "0.2"]
     train(corpus / "bin", tmp_path / "nmt", "capsnmt_transformer_tiny", 2, *mechanisms)
     source, probe = (tmp_path / name / "checkpoint_last.pt" for name in ("nmt", "probe"))
     words = (corpus / "bin" / "dict.en.txt").read_text("utf-8").splitlines()
