@@ -66,6 +66,10 @@ def test_a_sentence_alone_equals_the_same_sentence_in_a_padded_batch(name: str) 
         together = forward(model, sources, targets, left_pad)
         for row, own in zip(together, alone):
             torch.testing.assert_close(row[: len(own)], own, atol=1e-9, rtol=1e-9)
+    # --left-pad-target
+    previous = batch([target.roll(1) for target in targets], left_pad=True)
+    for row, own in zip(model(**encoder_input(sources), prev_output_tokens=previous)[0], alone):
+        torch.testing.assert_close(row[-len(own) :], own, atol=1e-9, rtol=1e-9)
 
 
 @every_system
