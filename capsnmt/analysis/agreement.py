@@ -24,27 +24,25 @@ def skewness(C: Tensor, inputs: Tensor) -> Tensor:
 
     .. math:: -\frac{1}{I} \sum_i \sum_n C_{in} \log C_{in}
 
-    over the ``inputs`` ``[..., I]`` that take part.
+    over the ``inputs`` ``[..., I]`` that take part; C is 0 at the others.
 
     **D**: equation 17 lacks the minus and divides by N. The reported 6.24 for a uniform C is
     log 512, which only this form gives.
     """
-    entropies = -torch.xlogy(C, C).sum(-1) * inputs
-    return entropies.sum(-1) / inputs.sum(-1).clamp(min=1)
+    return -torch.xlogy(C, C).sum((-2, -1)) / inputs.sum(-1).clamp(min=1)
 
 
-def diversity(C: Tensor, inputs: Tensor, outputs: Tensor) -> Tensor:
+def diversity(C: Tensor, outputs: Tensor) -> Tensor:
     r"""Return the mean dissimilarity of the output capsules, ``[...]``, for C ``[..., I, N]``.
 
     .. math:: 1 - \frac{1}{N (N - 1)} \sum_{n \neq m} \cos(C_{\cdot n}, C_{\cdot m})
 
     computed as :math:`(|\sum_n u_n|^2 - \sum_n |u_n|^2) / N (N - 1)` with unit vectors u, over the
-    ``inputs`` ``[..., I]`` and ``outputs`` ``[..., N]`` that take part; NaN for one output.
+    ``outputs`` ``[..., N]`` that take part, as C is 0 at the others; NaN for one output.
 
     **D**: equation 18 is the mean cosine. The reported value for a uniform C, where every cosine is
     1, is 0.0.
     """
-    C = C * inputs.unsqueeze(-1) * outputs.unsqueeze(-2)
     unit = C / C.norm(dim=-2, keepdim=True).clamp(min=LENGTH_FLOOR)
     count = outputs.sum(-1)
     of_pairs = unit.sum(-1).square().sum(-1) - unit.square().sum((-2, -1))
@@ -72,7 +70,7 @@ class Agreement(Analysis):
             key = call.place, call.kind, call.layer, iteration
             entropies = skewness(C, call.inputs) * real
             self.means["entropy"].add(key, entropies.sum(), real.sum())
-            of_each = diversity(C, call.inputs, call.outputs)
+            of_each = diversity(C, call.outputs)
             counted = real & ~of_each.isnan()
             self.means["diversity"].add(key, of_each[counted].sum(), counted.sum())
         if call.kind in ("heads", "layers"):  # the same inputs and outputs for every token

@@ -63,7 +63,7 @@ class RoutingCall:
     place: str  # an attention; encoder or decoder for routing over layers
     kind: str  # what is routed: heads, layers, or scores (vertical or horizontal)
     layer: int  # from 1; of a routing over layers, the number of layers
-    coefficients: List[Tensor]  # C of each iteration, [B, P, I, N]
+    coefficients: List[Tensor]  # C of each iteration, [B, P, I, N], 0 at what takes no part
     routings: Tensor  # [B, P], false where a routing belongs to padding
     inputs: Tensor  # [B, P, I], false where an input takes no part
     outputs: Tensor  # [B, P, N], false where an output takes no part
