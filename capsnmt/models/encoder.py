@@ -179,7 +179,7 @@ class TransformerEncoder(Stack, TransformerEncoderBase):
             return self.transparent(states)
         sources = states[1:]
         if self.layer_aggregation is not None:
-            sources[-1] = self.layer_aggregation(states[1:])
+            sources[-1] = self.layer_aggregation(sources)
         if self.masked_source:
             sources[self.masked_source - 1] = torch.zeros_like(sources[self.masked_source - 1])
         return torch.cat(sources[-self.num_sources :], dim=-1)

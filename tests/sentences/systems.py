@@ -42,6 +42,7 @@ def make_task(num_sentences: int = 2) -> Any:
         num_sentences=num_sentences,
         num_classes=CLASSES,
         buckets=tuple(range(4)),
+        cfg=SimpleNamespace(),
     )
 
 

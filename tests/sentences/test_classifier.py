@@ -8,22 +8,34 @@ from pathlib import Path
 import pytest
 import torch
 import torch.nn.functional as F
-from fairseq.models import ARCH_MODEL_INV_REGISTRY
+from fairseq.models import ARCH_MODEL_INV_REGISTRY, build_model
 from fairseq.modules import LearnedPositionalEmbedding
 
 from capsnmt.cli import ConfigurationError
 from capsnmt.sentences import evaluate
 from capsnmt.sentences.classifier import MeanPooling, QueryPooling
-from tests.sentences.systems import SENTENCE_SYSTEMS, build, build_system, classify, parse
+from tests.analysis.small_models import write_checkpoint
+from tests.sentences.systems import (
+    SENTENCE_SYSTEMS,
+    build,
+    build_system,
+    classify,
+    make_task,
+    parse,
+)
 from tests.sentences.test_tasks import LINES, probing
 from tests.support import (
     HALF,
     PAD,
+    SYSTEMS,
     assert_every_parameter_learns,
     batch,
+    encoder_input,
+    every_system,
     sentences,
 )
 from tests.support import build as build_translation
+from tests.support import build_system as build_translation_system
 
 FIRST, SECOND = sentences(5, 3, 1), sentences(2, 4, 3, seed=1)
 
@@ -102,6 +114,19 @@ def test_a_frozen_encoder_is_a_fixed_function_and_only_the_rest_learns() -> None
     F.cross_entropy(model(tokens, tokens.ne(PAD).sum(1)), torch.tensor([0, 1, 2])).backward()
     learning = {name for name, p in model.named_parameters() if p.grad is not None}
     assert learning == {name for name, _ in model.named_parameters() if "classifier" in name}
+
+
+@every_system
+def test_a_probe_reads_the_top_layer_or_what_replaces_it(name: str, tmp_path: Path) -> None:
+    model, (arch, flags) = build_translation_system(name), SYSTEMS[name]
+    trained = write_checkpoint(model, tmp_path / "trained.pt", tmp_path, (arch, *flags))
+    args = parse("probing_transformer", "--probe-checkpoint", str(trained.path))
+    probe, encoder = build_model(args, make_task()).train(), model.encoder
+    source = encoder_input(FIRST)
+    states = encoder.normalise(encoder(**source, return_all_hiddens=True)["encoder_states"])
+    aggregate = encoder.layer_aggregation
+    top = states[-1] if aggregate is None else aggregate(states[1:])
+    torch.testing.assert_close(probe.encoder(**source)["encoder_out"][0], top)
 
 
 def test_the_presets_are_the_papers_settings() -> None:
