@@ -26,7 +26,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from capsnmt.modules.shortcuts import SHORTCUTS
-from capsnmt.routing.numerics import without_autocast
+from capsnmt.routing.numerics import compute_dtype, without_autocast
 
 MULTIPLE = 64
 """In half precision a CPU scores a multiple of this many tokens."""
@@ -148,7 +148,7 @@ class _Chunks:
 
     def __init__(self, features: Tensor, weight: Tensor, epsilon: float, chunk_tokens: int) -> None:
         self.features, self.weight = features, weight
-        self.dtype = torch.promote_types(features.dtype, torch.float32)
+        self.dtype = compute_dtype(features)
         words = weight.size(0)
         self.smoothing = epsilon / (words - 1)  # epsilon_i
         self.confidence = 1.0 - epsilon - self.smoothing

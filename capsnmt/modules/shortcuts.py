@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from capsnmt.modules.masks import additive_mask
+from capsnmt.routing.numerics import compute_dtype
 
 
 def never(q: Tensor, k: Tensor) -> bool:
@@ -42,7 +43,7 @@ def softmax_(scores: Tensor, words: Tensor) -> Tensor:
 
     Return the negative log-probabilities ``[n, 1]`` of words ``[n, 1]``, in fp32 or better.
     """
-    precise = torch.promote_types(scores.dtype, torch.float32)
+    precise = compute_dtype(scores)
     log_probs = torch.empty_like(scores, dtype=precise)
     torch.log_softmax(scores, dim=-1, dtype=precise, out=log_probs)
     nll = -log_probs.gather(1, words)
