@@ -83,15 +83,6 @@ class Slots(Dict[str, Tensor]):
             both.append(written.transpose(1, 2))
         return both[0], both[1], mask
 
-    def keep(self, keys: Tensor, values: Tensor, padding: Optional[Tensor]) -> KeysValues:
-        """Keep the keys and values of each sentence, and return them."""
-        self["prev_key"], self["prev_value"] = (
-            x.transpose(1, 2).contiguous() for x in (keys, values)
-        )
-        if padding is not None:
-            self["prev_key_padding_mask"] = padding
-        return kept(self)
-
 
 def enlarged(new: Tensor, written: Optional[Tensor], room: int) -> Tensor:
     """Return slots ``[B, room, H, d_h]``, the first of which are written."""
@@ -112,11 +103,11 @@ def kept(cache: Cache) -> KeysValues:
 def keep(cache: Cache, keys: Tensor, values: Tensor, padding: Optional[Tensor]) -> KeysValues:
     """Keep keys and values in place of earlier ones, and return them."""
     if isinstance(cache, Slots):
-        return cache.keep(keys, values, padding)
+        keys, values = (x.transpose(1, 2).contiguous() for x in (keys, values))
     cache["prev_key"], cache["prev_value"] = keys, values
     if padding is not None:
         cache["prev_key_padding_mask"] = padding
-    return keys, values, padding
+    return kept(cache)
 
 
 def append(cache: Cache, keys: Tensor, values: Tensor, padding: Optional[Tensor]) -> KeysValues:
