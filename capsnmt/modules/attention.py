@@ -17,7 +17,7 @@ from capsnmt.modules.dropout import Dropout
 from capsnmt.modules.head_aggregation import HeadComposition, HeadGate, HeadMixing
 from capsnmt.modules.head_aggregation.composed import Mixing
 from capsnmt.modules.masks import additive_mask
-from capsnmt.modules.observation import observe, reads_weights
+from capsnmt.modules.observation import open_observer
 from capsnmt.modules.overrides import inherits
 from capsnmt.modules.shortcuts import SHORTCUTS
 from capsnmt.routing.numerics import compute_dtype
@@ -171,11 +171,13 @@ class Attention(nn.Module):
         if is_causal and attn_mask is None:
             raise ValueError("is_causal describes attn_mask, which is None; give the mask as well")
         q, k, v, key_padding_mask = self.project(query, memory, key_padding_mask, cache)
-        computes_weights = need_weights or reads_weights(self.role)
+        observer = open_observer(self.role)
+        computes_weights = need_weights or (observer is not None and observer.reads_weights)
         heads, weights = self.attend(
             q, k, v, attn_mask, key_padding_mask, cache, computes_weights, is_causal
         )
-        observe(self.role, v, weights, heads)
+        if observer is not None:
+            observer.add(self.role, v, weights, heads)
         return self.aggregate(heads, query), weights if need_weights else None
 
     @property

@@ -51,21 +51,8 @@ def observe_attentions(observer: _Observer) -> Iterator[_Observer]:
         _open.reset(token)
 
 
-def open_observer() -> Optional[AttentionObserver]:
-    """Return the observer of the innermost open block, if there is one."""
-    if is_traced():  # what is recorded observes nothing
-        return None
-    return _open.get()
-
-
-def reads_weights(role: str) -> bool:
-    """Return whether an open observer of this role needs the attention weights."""
-    observer = open_observer()
-    return observer is not None and role in observer.roles and observer.reads_weights
-
-
-def observe(role: str, values: Tensor, weights: Optional[Tensor], heads: Tensor) -> None:
-    """Call the open observer, if there is one of this role, as :meth:`AttentionObserver.add`."""
-    observer = open_observer()
-    if observer is not None and role in observer.roles:
-        observer.add(role, values, weights, heads)
+def open_observer(role: Optional[str] = None) -> Optional[AttentionObserver]:
+    """Return the observer of the innermost open block, if there is one, and of this role."""
+    observer = None if is_traced() else _open.get()  # what is recorded observes nothing
+    of_another = role is not None and observer is not None and role not in observer.roles
+    return None if of_another else observer
