@@ -9,7 +9,7 @@ from torch import nn
 
 from capsnmt.models.precision import evaluates_in_bf16
 from capsnmt.modules import autocast
-from capsnmt.modules.layer_aggregation.routing import BlockLinear
+from capsnmt.modules.block_linear import BlockLinear
 
 PREPARATIONS: List[Callable[[nn.Module], None]] = []
 """What else prepares a linear map of a model that decodes: :mod:`capsnmt.fast` adds it."""

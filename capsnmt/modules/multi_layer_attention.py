@@ -10,6 +10,7 @@ import torch.nn as nn
 from torch import Tensor
 
 from capsnmt.modules.attention import Attention, join_heads, split_heads
+from capsnmt.modules.block_linear import block_linear
 
 VARIANTS = ("M-00", "M-01", "M-10", "M-11")
 
@@ -32,12 +33,8 @@ class SourceLinear(nn.Linear):
         self.num_sources = num_sources
 
     def forward(self, x: Tensor) -> Tensor:
-        """Map ``[..., n * in_features]`` to ``[..., n * out_features]``, as one batched product."""
-        sources = x.reshape(-1, self.num_sources, self.in_features).transpose(0, 1)
-        weight = self.weight.unflatten(0, (self.num_sources, -1)).transpose(1, 2)
-        bias = self.bias.unflatten(0, (self.num_sources, 1, -1))
-        y = torch.baddbmm(bias, sources, weight).transpose(0, 1).flatten(1)
-        return y.reshape(x.shape[:-1] + y.shape[1:])
+        """Map ``[..., n * in_features]`` to ``[..., n * out_features]``."""
+        return block_linear(x, self.weight.unflatten(0, (self.num_sources, -1)), self.bias)
 
     def extra_repr(self) -> str:
         """Return the settings for ``print(model)``."""

@@ -5,38 +5,14 @@ from __future__ import annotations
 import functools
 from typing import Any, Dict, List
 
-import torch
 import torch.nn as nn
 import torch.nn.functional as F
 from torch import Tensor
 
 from capsnmt.modules.algorithms import OF_LAYERS, CapsuleRouting
+from capsnmt.modules.block_linear import BlockLinear
 
 from .base import LayerAggregation, reset_linear
-
-
-class BlockLinear(nn.Module):
-    """A linear map with a block-diagonal matrix: block l of the output reads block l of the input.
-
-    Args:
-        num_blocks: L, a divisor of both widths.
-        in_features: width of the input.
-        out_features: width of the output.
-    """
-
-    def __init__(self, num_blocks: int, in_features: int, out_features: int) -> None:
-        super().__init__()
-        shape = (num_blocks, out_features // num_blocks, in_features // num_blocks)
-        self.weight = nn.Parameter(torch.empty(shape))
-        self.bias = nn.Parameter(torch.empty(out_features))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Map ``[..., in]`` to ``[..., out]``, as one batched product over the blocks."""
-        blocks, out_width, in_width = self.weight.shape
-        by_block = x.reshape(-1, blocks, in_width).transpose(0, 1)
-        bias = self.bias.view(blocks, 1, out_width)
-        y = torch.baddbmm(bias, by_block, self.weight.transpose(1, 2)).transpose(0, 1).flatten(1)
-        return y.reshape(x.shape[:-1] + y.shape[1:])
 
 
 class LayerRouting(LayerAggregation, CapsuleRouting):
@@ -76,6 +52,7 @@ class LayerRouting(LayerAggregation, CapsuleRouting):
         ValueError: ``routing`` or ``backend`` is unknown, N does not divide d, T is below 1, or
             ``coefficients`` are not as above.
 
+    >>> import torch
     >>> routing = LayerRouting(8, num_layers=3, routing="dynamic-routing", num_capsules=4)
     >>> routing(list(torch.randn(3, 5, 2, 8))).shape  # L = 3 layers [T, B, d]
     torch.Size([5, 2, 8])
