@@ -14,7 +14,7 @@ import sys
 from argparse import ArgumentTypeError
 from collections import Counter
 from pathlib import Path
-from typing import Dict, Iterable, Iterator, List, Sequence, Set, Tuple
+from typing import Dict, Iterable, Iterator, List, Sequence, Tuple
 
 from capsnmt.cli import ConfigurationError, OneLineParser, comma_list, command, positive
 from capsnmt.forms import Words, plain
@@ -75,7 +75,7 @@ def word_content(
             yield found[0], tokens
 
 
-def bigram_shift(sentences: Iterable[List[str]], seed: int = 1) -> Iterator[Labelled]:
+def bigram_shift(sentences: Sequence[List[str]], seed: int = 1) -> Iterator[Labelled]:
     """Yield examples of BShift: classify whether two adjacent tokens are inverted (I) or not (O).
 
     A random half of the sentences have one pair inverted; each sentence occurs in one form only.
@@ -83,7 +83,7 @@ def bigram_shift(sentences: Iterable[List[str]], seed: int = 1) -> Iterator[Labe
     **D**: the two tokens differ, so that the sentence changes; all such pairs are equally likely.
     What becomes another sentence of the text is left out.
     """
-    seen: Set[str] = set()
+    texts = {" ".join(tokens) for tokens in sentences}
     for tokens in sentences:
         draw = random.Random(f"{seed} {' '.join(tokens)}")
         pairs = [i for i in range(len(tokens) - 1) if tokens[i] != tokens[i + 1]]
@@ -93,10 +93,10 @@ def bigram_shift(sentences: Iterable[List[str]], seed: int = 1) -> Iterator[Labe
         if label == "I":
             i = draw.choice(pairs)
             tokens = [*tokens[:i], tokens[i + 1], tokens[i], *tokens[i + 2 :]]
-        text = " ".join(tokens)
-        if text not in seen:
-            seen.add(text)
-            yield label, tokens
+            if " ".join(tokens) in texts:
+                continue
+            texts.add(" ".join(tokens))
+        yield label, tokens
 
 
 def balance(examples: Iterable[Labelled], seed: int = 1) -> Dict[str, List[Tuple[str, str]]]:

@@ -97,8 +97,9 @@ def test_bigram_shift_inverts_one_pair_of_neighbours_or_nothing() -> None:
 def test_no_sentence_becomes_another_one_of_the_text() -> None:
     pairs = [["a", "b", str(number)] for number in range(50)]
     text = [words for a, b, c in pairs for words in ([a, b, c], [b, a, c])]
-    shifted = [" ".join(tokens) for _, tokens in bigram_shift(text)]
-    assert len(shifted) == len(set(shifted)) > 50
+    labels = [(" ".join(tokens), label) for label, tokens in bigram_shift(text)]
+    assert len(labels) == len(dict(labels)) > 50
+    assert {dict(labels).get(" ".join(words), "O") for words in text} == {"O"}
 
 
 def test_the_classes_of_a_split_are_mixed() -> None:
