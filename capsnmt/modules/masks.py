@@ -19,7 +19,10 @@ def lowest(dtype: torch.dtype) -> float:
 
 
 def additive_padding(padding: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return a mask ``[B, K]``, true at padding, as what is added to scores of a dtype."""
+    """Return a mask, true at padding, as what is added to scores of a dtype, or what already is."""
+    if padding.is_floating_point():
+        return padding.to(dtype)
+    padding = padding.to(torch.bool)
     return torch.zeros_like(padding, dtype=dtype).masked_fill(padding, lowest(dtype))
 
 
@@ -36,15 +39,11 @@ def additive_mask(
         like: a tensor of the scores' dtype and device.
     """
     mask: Optional[Tensor] = None
-    if attn_mask is not None and not attn_mask.is_floating_point():
-        attn_mask = additive_padding(attn_mask.to(like.device, torch.bool), like.dtype)
     if attn_mask is not None:
-        mask = attn_mask.to(like).clamp(min=lowest(like.dtype))[None, None]
+        mask = additive_padding(attn_mask.to(like.device), like.dtype)
+        mask = mask.clamp(min=lowest(like.dtype))[None, None]
     if key_padding_mask is None:
         return mask
-    if not key_padding_mask.is_floating_point():
-        padding = key_padding_mask.to(like.device, torch.bool)
-        key_padding_mask = additive_padding(padding, like.dtype)
-    padding = key_padding_mask.to(like).unsqueeze(1)
+    padding = additive_padding(key_padding_mask.to(like.device), like.dtype).unsqueeze(1)
     padding = padding.unsqueeze(1) if padding.dim() == 3 else padding
     return padding if mask is None else torch.where(padding < 0, padding, mask)
