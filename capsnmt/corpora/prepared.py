@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
@@ -12,6 +13,8 @@ from capsnmt.cli import ConfigurationError
 from capsnmt.corpora.recipe import Tokeniser
 
 MANIFEST = "manifest.json"
+# what a launch reads: the data-bin, and the text of sets that are not trained on
+LAUNCHED = re.compile(r"bin/|raw/(?!train\.)")
 
 
 class FileRecord(records.Record, frozen=True, kw_only=True):
@@ -76,11 +79,11 @@ class PreparedData:
         self.binarised = folder / "bin"  # the data-bin of fairseq
 
     def is_complete(self) -> bool:
-        """Return whether all is there that a training reads; text before it may be deleted."""
+        """Return whether all is there that a launch reads; other text may be deleted."""
         return self.manifest.exists() and all(
             (self.folder / name).exists()
             for name in self.read_manifest().files
-            if (self.folder / name).parent == self.binarised
+            if LAUNCHED.match(name)
         )
 
     def dictionary(self, language: str) -> Path:

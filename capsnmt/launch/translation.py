@@ -82,9 +82,9 @@ def generate(run: Run, test_set: str) -> Step:
 
 def score(run: Run, test_set: str) -> Step:
     """The metrics of one test set, with the significance against the baseline's output."""
-    baseline, target = run.config.baseline, run.settings.languages[1]
-    output, references = run.folder.generated(test_set), run.data.references(test_set, target)
-    inputs = [output, *references]
+    baseline, output = run.config.baseline, run.folder.generated(test_set)
+    references = _references(run, test_set)
+    inputs = [output, *(path for _, path in references)]
     against: List[str] = []
     settings = records.plain(run.settings.score or {})
     if baseline:
@@ -92,15 +92,13 @@ def score(run: Run, test_set: str) -> Step:
         against = ["--baseline", f"{baseline}={inputs[-1]}"]
     else:
         settings = {key: value for key, value in settings.items() if key not in SIGNIFICANCE}
-    if settings.pop("tokenized", False):
-        for tokens in run.data.references(test_set, target, "tokenised"):
-            against += ["--tokenized-reference", str(tokens)]
+    settings.pop("tokenized", None)
     arguments = (
         f"{run.config.row}={output}",
         *against,
-        *(word for reference in references for word in ("--reference", str(reference))),
+        *(word for flag, path in references for word in (flag, str(path))),
         *flags.argv(settings),
-        *("--target-lang", target),
+        *("--target-lang", run.settings.languages[1]),
         *("--json", str(run.folder.scored(test_set))),
     )
     outputs, program = (run.folder.scored(test_set),), python("capsnmt.evaluation")
@@ -141,11 +139,13 @@ def check_data(run: Run) -> Tuple[List[Path], List[Path]]:
                 f"data.test-sets.{test_set} is {subset}, but {subsets[test_set]} in "
                 f"{run.data.manifest}; set that"
             )
-        for reference in run.data.references(test_set, run.settings.languages[1]):
+        for _, reference in _references(run, test_set):
             if not reference.is_file():
+                fix = f"choose from {', '.join(subsets) or 'no test sets'}"
+                if test_set in subsets:
+                    fix = f"restore it, or delete {run.data.manifest} and prepare the data again"
                 raise ConfigurationError(
-                    f"data.test-sets.{test_set} is not in the data (no {reference}); choose from "
-                    f"{', '.join(subsets) or 'no test sets'}"
+                    f"data.test-sets.{test_set} is not in the data (no {reference}); {fix}"
                 )
         _check_lengths(run, f"data.test-sets.{test_set}", str(subset), validates=False)
     train = run.settings.train
@@ -158,6 +158,19 @@ def check_data(run: Run) -> Tuple[List[Path], List[Path]]:
     found = {path for split in splits for path in run.data.binarised.glob(f"{split}*.*-*.*")}
     dictionaries = [run.data.dictionary(language) for language in run.settings.languages]
     return dictionaries, sorted(found)
+
+
+def _references(run: Run, test_set: str) -> List[Tuple[str, Path]]:
+    """Return the references of a test set, each with its flag of ``capsnmt-evaluate``."""
+    stages = {"--tokenized-reference": "tokenised", "--reference": "raw"}
+    if not (run.settings.score and run.settings.score.tokenized):
+        del stages["--tokenized-reference"]
+    target = run.settings.languages[1]
+    return [
+        (flag, path)
+        for flag, stage in stages.items()
+        for path in run.data.references(test_set, target, stage)
+    ]
 
 
 def _limits(settings: Settings, flag: str, validates: bool) -> Dict[str, int]:

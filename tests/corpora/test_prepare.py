@@ -263,9 +263,10 @@ def test_a_complete_folder_is_of_one_recipe_and_one_text(
         "raw", "tokenise test.de", "segment test.de", "binarise",
     ]  # fmt: skip
     complete = tree(folder)
-    shutil.rmtree(folder / "bin")  # to make room, with the manifest left
-    run(recipe_file, *given)
-    assert tree(folder) == complete
+    for name in ("bin", "raw"):  # to make room, with the manifest left
+        shutil.rmtree(folder / name)
+        run(recipe_file, *given)
+        assert tree(folder) == complete
     for name in ("clean/train.en", "bpe/codes", "bin/train.en.bin"):  # damaged
         (folder / name).write_bytes(complete[name][:-2] + b"?\n")
         (folder / "manifest.json").unlink()

@@ -120,10 +120,15 @@ def test_all_references_of_a_test_set_are_scored_recorded_and_compared(
     written = (tmp_path / "page" / "report.md").read_text("utf-8")
     assert "sentences, 2 references" in written
     assert "| reference (de) |" in written
+    # the same by other tokens
+    (data / "tokenised" / "news.de").write_text("x\n" * len(lines), "utf-8")
+    assert "-- score news\n" in succeed(RUN, *line, "--seeds", "1")
     # one that was lost is named
-    (data / "raw" / "news.de.1").unlink()
-    done = command(RUN, *line, "--seeds", "3")
-    is_refusal(done.returncode, done.stderr, "data.test-sets.news is not in the data", "news.de.1")
+    for folder in ("raw", "tokenised"):
+        (data / folder / "news.de.1").unlink()
+        done, missing = command(RUN, *line, "--seeds", "3"), f"(no {data / folder / 'news.de.1'})"
+        words = ("data.test-sets.news is not in the data", missing, "restore it, or delete")
+        is_refusal(done.returncode, done.stderr, *words)
 
 
 def test_each_part_of_a_training_says_what_it_ran_on(data: Path, tmp_path: Path) -> None:
