@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import List, Optional, Tuple
 
 from capsnmt import records
-from capsnmt.cli import ConfigurationError
+from capsnmt.cli import ConfigurationError, shown
 from capsnmt.files import plain_or_gzipped
 from capsnmt.launch import flags, training_step
 from capsnmt.launch.run import Run, python
+from capsnmt.sentences.build import build_parser
 from capsnmt.sentences.examples import existing
 from capsnmt.sentences.logical_inference import MAX_OPERATORS
 from capsnmt.sentences.senteval import require_task
@@ -40,6 +41,7 @@ def prepare(run: Run) -> Optional[Step]:
         return None  # the user's: what this package makes has a manifest
     if recipe == FROM_TEXT:
         if run.sources is None and made:  # the text is needed no more
+            _check_options(run)
             return None
         if run.sources is None:
             raise ConfigurationError(
@@ -52,6 +54,19 @@ def prepare(run: Run) -> Optional[Step]:
     arguments = (*text, "--output", str(run.data.folder), *options, *mirrors)
     inputs = tuple(Path(file) for file in text)
     return Step("prepare", (run.data.manifest,), inputs, python(RECIPES[recipe]), arguments)
+
+
+def _check_options(run: Run) -> None:
+    """Raise if tasks that were built have other options: without their text none is built anew."""
+    given = ["text", "--output", "folder", *flags.argv(run.settings.data.options)]
+    made = records.read(run.data.manifest, dict).get("arguments", given)
+    known, now = (vars(build_parser().parse_args(words)) for words in (made, given))
+    for name in sorted(now.keys() - {"text", "output"}):
+        if known[name] != now[name]:
+            raise ConfigurationError(
+                f"data.options.{name} is {shown(now[name])}, but {run.data.folder} was built with "
+                f"{shown(known[name])}; give --data with the text, and another --prepared"
+            )
 
 
 def evaluation(run: Run) -> List[Step]:

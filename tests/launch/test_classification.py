@@ -64,14 +64,21 @@ def test_each_data_set_is_downloaded_built_generated_or_given(plan: Launch, tmp_
         assert not preparation(plan, "--dataset", dataset, "--data", tmp_path)
 
 
-def test_files_that_are_there_are_not_made_again(plan: Launch, tmp_path: Path) -> None:
+def test_files_that_are_there_are_not_made_again(
+    plan: Launch, launch: Launch, tmp_path: Path
+) -> None:
     for dataset in ("probing_li2019", "probing_multi30k"):
         given = ["--dataset", dataset, "--tasks", "WC", "--prepared", tmp_path / dataset]
         (tmp_path / dataset).mkdir()
         (tmp_path / dataset / f"{FILE}.gz").touch()
         assert preparation(plan, *given) == []
-    (tmp_path / dataset / "manifest.json").touch()  # built here: their text is needed no more
+    # built here: their text is needed no more, unless they are to be others
+    built = preparation(plan, *given, "--data", __file__)[1:]
+    (tmp_path / dataset / "manifest.json").write_text(json.dumps({"arguments": built}), "utf-8")
     assert preparation(plan, *given) == []
+    refused = launch(*given, "--cpu", "--dry-run", "--set", "data.options.words=500", status=2)
+    assert "words is 500, but" in refused
+    assert "was built with 200; give --data" in refused
     assert preparation(plan, *given, "--data", __file__)
     given = ["--dataset", "logical_inference", "--prepared", tmp_path]
     for number in range(13):
