@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from argparse import Namespace
 from pathlib import Path
 from typing import Any, Dict, List, Tuple
@@ -23,6 +24,9 @@ from capsnmt.cli import ConfigurationError
 
 logger = logging.getLogger(__name__)
 
+# one for each shard of a model; checkpoint_last_old.pt, a copy that a user keeps, is not read
+LASTS = re.compile(r"checkpoint_last(-.+)?\.pt")
+
 
 def resumes(args: Any) -> bool:
     """Return whether fairseq will load a checkpoint of the training over a new model.
@@ -38,7 +42,7 @@ def resumes(args: Any) -> bool:
         return False
     if file != LAST:  # fairseq's default
         return Path(file).exists()
-    return any(Path(folder).glob("checkpoint_last*.pt"))  # a sharded model has one per shard
+    return any(LASTS.fullmatch(path.name) for path in Path(folder).glob("*.pt"))
 
 
 def tied(model: nn.Module) -> List[Tuple[str, str]]:

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from fairseq.models import build_model
 
 from capsnmt.cli import ConfigurationError
-from tests.support import EVERYWHERE, TASK, build
+from tests.support import EVERYWHERE, SMALL, TASK, build, parse
 
 
 @pytest.fixture
@@ -42,6 +43,20 @@ def test_matching_tensors_are_loaded_and_the_rest_is_listed_as_fresh(
     assert listed == fresh
     warned = " ".join(r.getMessage() for r in caplog.records if r.levelno == logging.WARNING)
     assert warned.count("encoder.layers") == warned.count("self_attn") == 2, "layers without W^O"
+
+
+@pytest.mark.parametrize(
+    ("kept", "starts"),
+    [("checkpoint_last_old.pt", True), ("checkpoint_last.pt", False), ("checkpoint1.pt", True)],
+)
+def test_only_what_a_training_resumes_from_takes_the_place_of_the_other_model(
+    kept: str, starts: bool, baseline: tuple, tmp_path: Path
+) -> None:
+    (tmp_path / kept).touch()
+    args = parse("capsnmt_transformer", *SMALL, "--init-from", baseline[1])
+    args.save_dir, args.restore_file = str(tmp_path), "checkpoint_last.pt"
+    own = build_model(args, TASK).state_dict()
+    assert all(torch.equal(x, own[name]) for name, x in baseline[0].state_dict().items()) == starts
 
 
 @pytest.mark.parametrize(
