@@ -167,8 +167,12 @@ class _Execution:
     @property
     def is_over(self) -> bool:
         """Whether nothing is left to execute."""
-        done = all(map(self.steps.complete, self.evaluation()))
-        return self.is_trained and done and self.folder.is_finished
+        return self.is_trained and self.is_evaluated and self.folder.is_finished
+
+    @property
+    def is_evaluated(self) -> bool:
+        """Whether all steps after the training are complete."""
+        return all(map(self.steps.complete, self.evaluation()))
 
     def evaluation(self) -> List[Step]:
         """Return the steps after the training; that of deleted checkpoints has made its model."""
@@ -180,7 +184,7 @@ class _Execution:
         ]
 
     def remove_other_scores(self) -> None:
-        """Remove scores of fewer updates or of other settings, until they are those of the run.
+        """Remove scores of fewer updates, other settings or texts, until they are those of the run.
 
         So with an average of fewer updates: without the checkpoints nothing tells it from the new.
         """
@@ -189,8 +193,8 @@ class _Execution:
             if self.run.settings.average:
                 self.run.model.unlink(missing_ok=True)
         if self.folder.scores.is_file():
-            before = self.folder.read_config()
-            if not self.is_trained or EVALUATION(before) != EVALUATION(self.run.config):
+            same = EVALUATION(self.folder.read_config()) == EVALUATION(self.run.config)
+            if not (same and self.is_trained and self.is_evaluated):
                 self.folder.scores.unlink()
 
     def continued(self) -> TrainingRecord:

@@ -128,10 +128,16 @@ def test_data_that_are_not_there_are_not_those_beside_the_row(
     assert "typo has no prepared data" in launch(*words, "--set", "train.max-epoch=2", status=2)
 
 
-def test_scores_of_other_settings_are_gone_before_those_of_the_new_are_made(
-    launch: Launch, words: List[str], run: Path, tmp_path: Path
+def test_scores_of_other_settings_and_texts_are_gone_before_those_of_the_new_are_made(
+    launch: Launch, words: List[str], run: Path, prepared: Path, tmp_path: Path
 ) -> None:
     launch(*words, "--set", f"generate.lm-path={tmp_path}", status=1)
+    assert not (run / "scores.json").exists()
+    launch(*words)
+    text = (prepared / "raw" / "news.de").read_text("utf-8")
+    data = shutil.copytree(prepared, tmp_path / "data")
+    (data / "raw" / "news.de").write_text(f"{text}one more\n", "utf-8")
+    launch(*words, "--prepared", data, status=1)
     assert not (run / "scores.json").exists()
     launch(*words, "--set", "score.metrics=bleu,chrf")
     scored = records.load(run / "scores.json")["news"]["systems"][0]["outputs"][0]["scores"]
