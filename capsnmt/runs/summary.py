@@ -11,12 +11,17 @@ from typing import Dict, Iterator, List, Mapping, Optional, Sequence
 from msgspec import field
 
 from capsnmt import records
-from capsnmt.cli import say
+from capsnmt.cli import ConfigurationError, say
 from capsnmt.evaluation.scores import Comparison, Spread, common_metrics, digits
 from capsnmt.records import Record
 from capsnmt.runs.finished import FinishedRun, differing_texts, signatures
 from capsnmt.runs.records import RunFolder
-from capsnmt.runs.trained_rows import TrainedRow, decoding_differences, differences_between
+from capsnmt.runs.trained_rows import (
+    TrainedRow,
+    check_one_row,
+    decoding_differences,
+    differences_between,
+)
 
 References = Mapping[str, Sequence[Path]]
 MEASURES = ("accuracy", "macro_f1")  # of sentence classifiers
@@ -114,7 +119,13 @@ def _comparisons(row: TrainedRow, references: References) -> Dict[str, List[Comp
     runs = [
         run for _, run in sorted(seeds.items()) if not [*differing_texts(first, run, "reference")]
     ]
-    if not runs or any(differences_between(runs[0], run) for run in runs):
+    try:
+        for run in runs:
+            check_one_row(runs[0], run, "no difference to their mean is tested")
+    except ConfigurationError as error:
+        say(f"warning: {error}")
+        runs = []
+    if not runs:
         return {}
     for key, was, now in decoding_differences(runs[0], first):
         say(
