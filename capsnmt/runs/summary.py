@@ -56,8 +56,9 @@ def summarise(folder: RunFolder, references: References = MappingProxyType({})) 
 
     Those with other settings than the run in ``folder`` are left out.
     """
-    ours = FinishedRun(folder.path)
-    finished = {ours.seed: ours, **_finished(folder.row)}
+    given = FinishedRun(folder.path)
+    finished = {given.seed: given, **_finished(folder.row)}
+    ours = finished[given.seed]  # not a copy of it
     seeds = sorted(seed for seed, run in finished.items() if not differences_between(ours, run))
     row = TrainedRow(ours.row, [finished[seed] for seed in seeds])
     initial = ours.training.initial

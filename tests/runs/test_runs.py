@@ -347,6 +347,8 @@ def test_a_copy_beside_a_seed_counts_only_if_it_is_the_run_itself(
         summary = summary_of(each)
         assert (summary["seeds"], summary["left-out-seeds"]) == ([2], [])
         assert summary["scores"]["test"]["bleu"]["values"] == [42.0]
+    edit(copy.config, lambda config: config["settings"]["train"].update(lr=0.5))
+    assert summary_of(copy)["scores"]["test"]["bleu"]["values"] == [42.0]
     shutil.rmtree(run.path)
     assert summary_of(copy)["scores"]["test"]["bleu"]["values"] == [1.0]
 
