@@ -192,10 +192,12 @@ class _Execution:
             self.folder.result.unlink(missing_ok=True)
             if self.run.settings.average:
                 self.run.model.unlink(missing_ok=True)
-        if self.folder.scores.is_file():
-            same = EVALUATION(self.folder.read_config()) == EVALUATION(self.run.config)
-            if not (same and self.is_trained and self.is_evaluated):
-                self.folder.scores.unlink()
+        if self.folder.scores.is_file() and not (
+            self.is_trained
+            and EVALUATION(self.folder.read_config()) == EVALUATION(self.run.config)
+            and self.is_evaluated
+        ):
+            self.folder.scores.unlink()
 
     def continued(self) -> TrainingRecord:
         """Return the record of what was trained here before, with its updates if it is over.
@@ -205,6 +207,12 @@ class _Execution:
         """
         done, total, config = self.done, self.run.settings.updates, self.run.config
         fix = "give another --name or --output, or delete the folder"
+        for record in (self.folder.config, self.folder.training):
+            if not record.is_file():
+                raise ConfigurationError(
+                    f"{self.folder} has a training without {record.name}, which says what it is; "
+                    f"restore that, or delete the folder to train again"
+                )
         old, before = self.folder.read_config(), self.folder.read_training()
         now = self.describe(before.initial)
         for key, was, new in training_differences(old, config, before, now):

@@ -110,6 +110,18 @@ def test_a_finished_training_whose_checkpoints_were_deleted_is_not_repeated(
     assert (run / "scores.json").is_file()
 
 
+@pytest.mark.parametrize("lost", ["config.json", "training.json"])
+def test_a_training_that_has_lost_its_record_is_refused_until_its_checkpoints_are_gone(
+    lost: str, launch: Launch, words: List[str], run: Path
+) -> None:
+    (run / lost).unlink()
+    assert f"has a training without {lost}, which says what" in launch(*words, status=2)
+    for name in ("config.json", "training.json"):
+        (run / name).unlink(missing_ok=True)
+    shutil.rmtree(run / "checkpoints")
+    assert "-- train: 1,000 updates" in launch(*words)
+
+
 def test_an_average_of_fewer_updates_is_not_that_of_a_longer_training(
     launch: Launch, words: List[str], run: Path
 ) -> None:
