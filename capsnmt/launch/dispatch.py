@@ -48,17 +48,16 @@ def dispatch(options: Namespace) -> None:
             return
         if report:
             require("report")
-        if options.jobs > 1:
-            execute_side_by_side(runs, options.jobs)
-            summarise(runs)
-        else:
-            finished: List[Run] = []
-            try:
+        finished: List[Run] = []
+        try:
+            if options.jobs > 1:
+                execute_side_by_side(runs, options.jobs, finished)
+            else:
                 for run in runs:
                     execute(run)
                     finished.append(run)
-            finally:
-                summarise(finished)
+        finally:
+            summarise(finished)
         if report:
             draw(report, runs[0])
 

@@ -20,13 +20,14 @@ from capsnmt.runs.records import Device
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
-def execute_side_by_side(runs: Sequence[Run], jobs: int) -> None:
+def execute_side_by_side(runs: Sequence[Run], jobs: int, finished: List[Run]) -> None:
     """Execute runs in processes of their own, several at a time; the output of each in its folder.
 
-    If one fails, the others are finished first. After a stop signal, all have ended.
+    Those that end well are added to ``finished``. If one fails, the others are finished first.
+    After a stop signal, all have ended.
     """
-    waiting = {run.folder.path: run for run in runs}
-    titles = {path: run.title for path, run in waiting.items()}
+    named = {run.folder.path: run for run in runs}
+    waiting, titles = {**named}, {path: run.title for path, run in named.items()}
     running: Dict[Path, subprocess.Popen[bytes]] = {}
     free, taken = _shares(runs[0].device, jobs), {}
     failed: Set[Path] = set()
@@ -54,7 +55,10 @@ def execute_side_by_side(runs: Sequence[Run], jobs: int) -> None:
             for path in [path for path, child in running.items() if child.poll() is not None]:
                 status = running.pop(path).returncode
                 ended = f"failed with exit status {status}" if status else "done"
-                failed |= {path} if status else set()
+                if status:
+                    failed.add(path)
+                else:
+                    finished.append(named[path])
                 free.append(taken[path])
                 print_line(f"== {titles[path]}: {ended}")
             time.sleep(0.1)

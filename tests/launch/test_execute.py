@@ -347,6 +347,16 @@ def test_runs_side_by_side_have_gpus_of_their_own(
     assert {path.read_text("utf-8").strip() for path in notes.glob("gpus-*")} == expected
 
 
+def test_seeds_that_are_finished_have_their_mean_although_one_beside_them_failed(
+    launch: Launch, words: List[str], run: Path
+) -> None:
+    (run.parent / "summary.json").unlink()
+    (run.with_name("seed-2") / "generate-news.txt" / "in the way").mkdir(parents=True)
+    said = launch(*words, "--seeds", "1,2", "--jobs", "2", status=1)
+    assert "error: row, seed 2: failed: see launch.log" in said
+    assert records.load(run.parent / "summary.json")["seeds"] == [1]
+
+
 @pytest.mark.usefixtures("run")
 def test_a_run_that_is_refused_ends_none_of_those_beside_it(
     launch: Launch, words: List[str], children: Callable[[int], Path]
