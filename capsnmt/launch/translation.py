@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple
+
+import numpy as np
 
 from capsnmt import records
 from capsnmt.cli import ConfigurationError
@@ -15,9 +18,11 @@ from capsnmt.corpora.prepared import PreparedData
 from capsnmt.evaluation.__main__ import parse_arguments
 from capsnmt.launch import flags, training_step
 from capsnmt.launch.run import Run, python
+from capsnmt.lines import read_lines
 from capsnmt.steps import Step
 
 SIGNIFICANCE = ("significance", "samples")  # they need a baseline
+MAGIC = b"MMIDIDX\0\0"  # of an index of fairseq
 POSITIONS = 1024  # fairseq's default of --max-source-positions and --max-target-positions
 
 
@@ -131,6 +136,7 @@ def check_prepared(data: PreparedData) -> None:
 def check_data(run: Run) -> Tuple[List[Path], List[Path]]:
     """Check that the data has the test sets; return its dictionaries, and what is binarised."""
     check_prepared(run.data)
+    again = "restore it, or prepare the data again"
     # Data that an older version prepared can be trained on; no more of its manifest is needed.
     subsets = records.read(run.data.manifest, dict).get("subsets", {})
     for test_set, subset in run.settings.data.test_sets.items():
@@ -147,6 +153,12 @@ def check_data(run: Run) -> Tuple[List[Path], List[Path]]:
                 raise ConfigurationError(
                     f"data.test-sets.{test_set} is not in the data (no {reference}); {fix}"
                 )
+            lines = sum(1 for _ in read_lines(reference))
+            if lines != (sentences := len(_sizes(run, str(subset), run.settings.languages[0]))):
+                raise ConfigurationError(
+                    f"{reference} has {lines:,} lines, but {test_set} is of {sentences:,} "
+                    f"sentences; {again}"
+                )
         _check_lengths(run, f"data.test-sets.{test_set}", str(subset), validates=False)
     train = run.settings.train
     splits = [str(train.get("train-subset", "train"))]
@@ -155,8 +167,13 @@ def check_data(run: Run) -> Tuple[List[Path], List[Path]]:
         for subset in valid:
             _check_lengths(run, subset, subset, validates=True)
         splits += valid
+    for language in run.settings.languages:
+        _sizes(run, splits[0], language)
     found = {path for split in splits for path in run.data.binarised.glob(f"{split}*.*-*.*")}
     dictionaries = [run.data.dictionary(language) for language in run.settings.languages]
+    for path in dictionaries:
+        if not path.is_file():
+            raise ConfigurationError(f"{path}: there is no such dictionary; {again}")
     return dictionaries, sorted(found)
 
 
@@ -192,20 +209,33 @@ def _limits(settings: Settings, flag: str, validates: bool) -> Dict[str, int]:
 
 def _check_lengths(run: Run, split: str, subset: str, validates: bool) -> None:
     """Raise if a sentence is too long for validation or generation: fairseq would end with it."""
-    from fairseq.data.indexed_dataset import MMapIndexedDataset
-
     drops = validates and run.settings.train.get("skip-invalid-size-inputs-valid-test")
     for side, language in zip(("source", "target"), run.settings.languages):
         flag = f"max-{side}-positions"
         limits = _limits(run.settings, flag, validates)
         most = limits[f"train.{flag}"] if drops else math.inf
-        for index in run.data.binarised.glob(f"{subset}.*.{language}.idx"):
-            sentences = MMapIndexedDataset(str(index.with_suffix("")))  # it owns its sizes
-            sizes = sentences.sizes.tolist()
-            longest = max((size for size in sizes if size <= most), default=0)
-            for key in (key for key, limit in limits.items() if longest > limit):
-                raise ConfigurationError(
-                    f"{split}: line {sizes.index(longest) + 1} has {longest} subwords in "
-                    f"{language} with its end, more than the {limits[key]} of {key}; set that to "
-                    f"{longest}, or shorten it"
-                )
+        sizes = _sizes(run, subset, language).tolist()
+        longest = max((size for size in sizes if size <= most), default=0)
+        for key in (key for key, limit in limits.items() if longest > limit):
+            raise ConfigurationError(
+                f"{split}: line {sizes.index(longest) + 1} has {longest} subwords in {language} "
+                f"with its end, more than the {limits[key]} of {key}; set that to {longest}, or "
+                f"shorten it"
+            )
+
+
+def _sizes(run: Run, subset: str, language: str) -> np.ndarray:
+    """Return how many subwords each binarised sentence has; raise if a file is not whole."""
+    from fairseq.data.indexed_dataset import MMapIndexedDataset
+
+    for path in run.data.binarised.glob(f"{subset}.*.{language}.idx"):
+        data = path.with_suffix(".bin")
+        with suppress(OSError, ValueError), path.open("rb") as file:  # of an index that is cut
+            if file.read(len(MAGIC)) == MAGIC:
+                index = MMapIndexedDataset.Index(str(path))
+                if data.stat().st_size == index.sizes.sum() * index.dtype().itemsize:
+                    return np.array(index.sizes)
+    raise ConfigurationError(
+        f"{run.data.binarised}: {subset}.*.{language}.bin and .idx are not there, or are cut; "
+        f"restore them, or prepare the data again"
+    )

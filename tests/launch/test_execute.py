@@ -148,7 +148,7 @@ def test_scores_of_other_settings_and_texts_are_gone_before_those_of_the_new_are
     launch(*words)
     text = (prepared / "raw" / "news.de").read_text("utf-8")
     data = shutil.copytree(prepared, tmp_path / "data")
-    (data / "raw" / "news.de").write_text(f"{text}one more\n", "utf-8")
+    (data / "raw" / "news.de").write_text(text.replace(" ", "@@ "), "utf-8")
     launch(*words, "--prepared", data, status=1)
     assert not (run / "scores.json").exists()
     launch(*words, "--set", "score.metrics=bleu,chrf")
@@ -215,6 +215,31 @@ def test_data_that_differ_from_the_settings_are_refused(
     assert not list((tmp_path / "runs").rglob("config.json"))
 
 
+def test_data_that_are_not_whole_are_refused(
+    launch: Launch, given: List[object], prepared: Path, tmp_path: Path
+) -> None:
+    """As a copy that was cut off, or a folder of which something was deleted."""
+    given[1] = data = tmp_path / "data"
+    words = ["--config", write(tmp_path, "tiny", SMALL), *given]
+    shutil.copytree(prepared, data)
+    for name, cut, message in (
+        ("bin/dict.en.txt", None, "bin/dict.en.txt: there is no such dictionary; restore it"),
+        ("bin/train.en-de.de.idx", None, "train.*.de.bin and .idx are not there, or are cut; res"),
+        ("bin/train.en-de.en.idx", 0, "train.*.en.bin and .idx are not there, or are cut"),
+        ("bin/valid.en-de.de.idx", 40, "valid.*.de.bin and .idx are not there, or are cut"),
+        ("bin/valid.en-de.de.bin", None, "valid.*.de.bin and .idx are not there, or are cut"),
+        ("bin/test.en-de.en.bin", -1, "test.*.en.bin and .idx are not there, or are cut"),
+        ("raw/news.de", 30, "raw/news.de has 1 lines, but news is of 8 sentences; restore it"),
+    ):
+        whole = (data / name).read_bytes()
+        (data / name).unlink()
+        if cut is not None:
+            (data / name).write_bytes(whole[:cut])
+        assert message in launch(*words, status=2)
+        (data / name).write_bytes(whole)
+    assert not list((tmp_path / "runs").rglob("config.json"))
+
+
 def test_a_row_starts_from_the_trained_other(
     launch: Launch, words: List[str], launched: Path, tmp_path: Path
 ) -> None:
@@ -277,7 +302,7 @@ def test_runs_side_by_side_are_those_of_one_after_another(
     assert launch(*words).count(": complete") == 3 * 3
 
     # what is tested against a run that failed is not trained for nothing; the others end
-    lost = [*words, "--output", tmp_path / "lost", "--set", "train.valid-subset=nothing"]
+    lost = [*words, "--output", tmp_path / "lost", "--set", "train.decoder-embed-path=nothing"]
     said = launch(*lost, "--jobs", "2", status=1)
     for name in ("one", "two"):
         assert f"== {name}, seed 1: not started, as baseline, seed 1 failed" in said
