@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, Mapping, Optional, Sequence, Tuple
 
 from capsnmt.cli import ConfigurationError
-from capsnmt.corpora.prepared import PreparedData
+from capsnmt.corpora.prepared import DataManifest, PreparedData
 from capsnmt.evaluation.outputs import read_lines
 from capsnmt.evaluation.scores import COMPARABLE, Comparison, Evaluations, common_metrics
 from capsnmt.evaluation.significance import corrected_together
 from capsnmt.evaluation.table import said_of_seeds
 from capsnmt.evaluation.test_set import check_count
+from capsnmt.files import content_of
 from capsnmt.pages.page import Markdown, Table, code
 from capsnmt.pages.plots import Figures
 from capsnmt.report import tables
@@ -60,6 +61,7 @@ def translation(runs: Sequence[FinishedRun], sample_count: int) -> Tuple[Dict[st
             name: list(_samples(rows, name, sample_count)) for name in test_sets if sample_count
         },
         "manifest": manifest,
+        "prepared_again": not _is_trained_on(runs[0], manifest),
         "pairs": _pairs(manifest.lines, settings.languages[0]),
     }
     # last: what is missing or wrong is said by what needs it
@@ -85,6 +87,13 @@ def _compared(rows: Sequence[TrainedRow]) -> Optional[Evaluations]:
     first = rows[0].runs[0]
     data, language = PreparedData(first.data), first.settings.languages[1]
     return compare_rows(rows, {x: data.references(x, language) for x in first.scores})
+
+
+def _is_trained_on(run: FinishedRun, manifest: DataManifest) -> bool:
+    """Return whether prepared data are those of a training, as far as both records say."""
+    known = {**run.training.vocabulary, **run.training.data}
+    files = {Path(name).name: each.sha256 for name, each in manifest.files.items()}
+    return all(files[name] == content_of(known[name]) for name in files.keys() & known.keys())
 
 
 def _differing(runs: Sequence[FinishedRun]) -> Iterator[str]:

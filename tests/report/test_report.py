@@ -104,6 +104,13 @@ def read_other_text(run: Path) -> None:
         put("training.json", "data", value={"train.en-de.de.bin": str(number)})(folder)
 
 
+def prepare_again(run: Path) -> None:
+    baseline = run.parents[1] / "baseline" / run.name
+    put("config.json", "data", value=str(run.parents[1] / "data"))(baseline)
+    put("training.json", "vocabulary", value={"dict.en.txt": "0"})(baseline)
+    put("manifest.json", "files", "bin/dict.en.txt", value={"sha256": "1"})(run.parents[1] / "data")
+
+
 def decode_otherwise(run: Path) -> None:
     put("config.json", "settings", "average", "last-updates", value=5)(run)
     put("config.json", "settings", "generate", value={"beam": 9, "batch-size": 1})(run)
@@ -129,6 +136,7 @@ CHANGES: Dict[str, Callable[[Path], Any]] = {
     "**Not comparable:** the systems have different average.last-updates, generate.beam.": (
         decode_otherwise
     ),
+    "**Not the data of the training:** they were prepared again since.": prepare_again,
     "No difference was tested: a translation or reference is missing, or is not what was scored.": (
         lambda run: (run / "generate-test.txt").unlink()
     ),
