@@ -26,7 +26,7 @@ FREE_FLAGS = {
 # is, tri_stage takes its phases from it.
 PERIODS = {"cosine": "lr-period-updates", "polynomial_decay": "total-num-update"}
 FREE_IN_GENERATION = {"batch-size", "max-sentences", "max-tokens"}  # they change no translation
-FREE_IN_SCORING = {"significance", "samples"}  # they change no score
+FREE_IN_SCORING = {"metrics", "significance", "samples"}  # they change no score
 # what makes text of a model, by the beginnings of keys; how subwords are joined depends on the data
 OF_TRANSLATIONS = ("average.", "generate.", "score.detokenize")
 

@@ -35,7 +35,7 @@ from capsnmt.runs.records import (
 from capsnmt.runs.summary import lines, summarise
 from capsnmt.runs.trained_rows import training_differences
 from tests.report.finished_runs import TRANSLATIONS as ROWS
-from tests.report.finished_runs import edit, put, write_run
+from tests.report.finished_runs import edit, edit_scores, put, write_run
 
 POINT = SweepPoint(row="em", flag="layer-capsules", value=8)
 SETTINGS = Settings(
@@ -297,8 +297,13 @@ def test_seeds_with_other_settings_and_unfinished_ones_are_left_out(
     for other, changes in zip(searched, ({"beam": 1}, {"batch-size": 1})):
         edit(other.config, lambda config, new=changes: config["settings"].update(generate=new))
     add_seed(first, tmp_path, 9, 99.0, **{"save-interval-updates": 3})  # another average
+    fewer = add_seed(first, tmp_path, 10, 42.0)
+    put("config.json", "settings", "score", "metrics", value="bleu,chrf")(fewer.path)
+    for metric in ("chrf++", "ter"):
+        edit_scores(fewer.path, lambda scores, metric=metric: scores.pop(metric))
     summary = summary_of(run)
-    assert (summary["seeds"], summary["left-out-seeds"]) == ([1, 5, 8], [2, 3, 6, 7, 9])
+    assert (summary["seeds"], summary["left-out-seeds"]) == ([1, 5, 8, 10], [2, 3, 6, 7, 9])
+    assert list(summary["scores"]["test"]) == ["bleu", "chrf"]
     assert next(lines(summarise(run))).endswith("seed(s) 2, 3, 6, 7, 9")
 
 
