@@ -82,7 +82,9 @@ def load(path: Path) -> Any:
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
-        raise RecordError(f"{path}: cannot be read: {error.strerror}") from None
+        raise RecordError(
+            f"{path}: cannot be read: {error.strerror}; check it, or restore it"
+        ) from None
     except UnicodeDecodeError as error:
         raise RecordError(f"{path}: not UTF-8 at byte {error.start}: convert the file") from None
     if path.suffix != ".json":

@@ -231,7 +231,7 @@ def _check_settings(path: Path, given: Mapping[str, Any], state: Mapping[str, An
     if all((*trained, *now)) and trained != now:
         raise ConfigurationError(
             f"{path} translates from {' to '.join(trained)}, and the data are {'-'.join(now)}; "
-            f"give the data of its training by --data"
+            f"give the data of its training by --data, or the folder of its run"
         )
     known = ADDED.union(state.get("cfg") or (), settings)
     for name in given:

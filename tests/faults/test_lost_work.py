@@ -15,7 +15,7 @@ import pytest
 from capsnmt import files
 from capsnmt.process import package_path
 from capsnmt.steps import Step, StepRecords
-from tests.commands import command, is_refusal, printed
+from tests.commands import printed
 from tests.interpreter import ran
 from tests.kills.launch import LAUNCHER
 from tests.small_row import BY_EPOCHS, arguments
@@ -150,13 +150,3 @@ def test_the_evaluation_prints_its_table_on_a_terminal_without_utf8(tmp_path: Pa
     path.write_text("das Haus ist schön\n", "utf-8")
     given = [path, "--reference", path, "--input", "plain"]
     assert "BLEU" in printed([sys.executable, "-m", "capsnmt.evaluation", *given], **ASCII)
-
-
-def test_a_folder_whose_records_are_lost_is_not_continued(
-    row: List[str], launched: Path, tmp_path: Path
-):
-    """Without what says what they are, nobody knows whether its checkpoints may be."""
-    runs = shutil.copytree(launched / "runs", tmp_path / "runs")
-    (runs / "row" / "seed-1" / "config.json").unlink()
-    done = command(LAUNCHER, *row, "--output", runs)
-    is_refusal(done.returncode, done.stderr, "config.json: cannot be read")
