@@ -224,6 +224,6 @@ def check_comparable(runs: Sequence[FinishedRun]) -> None:
             if abs(then - now) > SAME:
                 raise ConfigurationError(
                     f"{run.folder} was tested against BLEU {then:.2f} of {tested.name} on "
-                    f"{test_set}, which is {now:.2f}; run its launcher's command again to test it "
-                    f"anew"
+                    f"{test_set}, which is {now:.2f}; score both alike, and run its launcher's "
+                    f"command again"
                 )

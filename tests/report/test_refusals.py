@@ -65,7 +65,7 @@ def test_a_baseline_that_was_scored_again_is_another(
     put("scores.json", *OF_BASELINE, "bleu", "score", value=50.0)(output / "baseline/seed-1")
     error = report(*runs(output))
     assert f"{output / 'em_routing/seed-1'} was tested against BLEU " in error
-    assert "of baseline on test, which is 50.00; run its launcher's command again" in error
+    assert "of baseline on test, which is 50.00; score both alike, and run its launcher's" in error
 
 
 def test_a_damaged_classifier_is_one_line(output: Path, report: Callable[..., str]) -> None:
