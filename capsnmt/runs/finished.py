@@ -220,10 +220,10 @@ def check_comparable(runs: Sequence[FinishedRun]) -> None:
             if baseline is None:
                 continue
             scored = tested.outputs[0], baseline.output(test_set)
-            then, now = (each.scores["bleu"].score for each in scored)
-            if abs(then - now) > SAME:
+            before, after = (each.scores["bleu"].score for each in scored)
+            if abs(before - after) > SAME:
                 raise ConfigurationError(
-                    f"{run.folder} was tested against BLEU {then:.2f} of {tested.name} on "
-                    f"{test_set}, which is {now:.2f}; score both alike, and run its launcher's "
+                    f"{run.folder} was tested against BLEU {before:.2f} of {tested.name} on "
+                    f"{test_set}, which is {after:.2f}; score both alike, and run its launcher's "
                     f"command again"
                 )
