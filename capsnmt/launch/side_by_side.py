@@ -27,7 +27,7 @@ def execute_side_by_side(runs: Sequence[Run], jobs: int, finished: List[Run]) ->
     After a stop signal, all have ended.
     """
     named = {run.folder.path: run for run in runs}
-    waiting, titles = {**named}, {path: run.title for path, run in named.items()}
+    waiting = {**named}
     running: Dict[Path, subprocess.Popen[bytes]] = {}
     free, taken = _shares(runs[0].device, jobs), {}
     failed: Set[Path] = set()
@@ -39,9 +39,8 @@ def execute_side_by_side(runs: Sequence[Run], jobs: int, finished: List[Run]) ->
                 if earlier & failed:
                     del waiting[path]
                     failed.add(path)
-                    print_line(
-                        f"== {run.title}: not started, as {titles[min(earlier & failed)]} failed"
-                    )
+                    first = named[min(earlier & failed)]
+                    print_line(f"== {run.title}: not started, as {first.title} failed")
                 elif free and not earlier & {*waiting, *running}:
                     del waiting[path]
                     try:
@@ -60,14 +59,14 @@ def execute_side_by_side(runs: Sequence[Run], jobs: int, finished: List[Run]) ->
                 else:
                     finished.append(named[path])
                 free.append(taken[path])
-                print_line(f"== {titles[path]}: {ended}")
+                print_line(f"== {named[path].title}: {ended}")
             time.sleep(0.1)
     finally:
         _end(running.values())
     if refused:
         raise refused[0]
     if failed:
-        names = "; ".join(titles[path] for path in titles if path in failed)
+        names = "; ".join(run.title for path, run in named.items() if path in failed)
         raise ExecutionError(f"{names}: failed: see launch.log in the run's folder")
 
 

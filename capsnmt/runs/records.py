@@ -221,8 +221,7 @@ class RunFolder:
         """The prepared data: where the run found it, or next to the row if both were moved."""
         output = self.path.absolute().parents[2 if config.task else 1]
         recorded, beside = self.path / config.data, output / "data"
-        moved = self.exists and not recorded.is_dir() and beside.is_dir()
-        return beside if moved else recorded
+        return beside if beside.is_dir() and not recorded.is_dir() else recorded
 
     def read_config(self) -> RunConfig:
         """Read ``config.json``."""
