@@ -85,6 +85,9 @@ common=(
   # the learning curve needs points, also of a short training
   --set "train.log-interval=$((max_update < 100 ? 1 : max_update / 48))"
 )
+if [ "$quick" ] && [ "$max_update" -gt "$updates" ]; then # its learning rate falls to 0 until then
+  common+=(--set "train.total-num-update=$max_update")
+fi
 baseline=("$PYTHON" -m capsnmt.launch --config "$configs/baseline" "${common[@]}")
 em_routing=("$PYTHON" -m capsnmt.launch --config "$configs/em_routing" "${common[@]}")
 

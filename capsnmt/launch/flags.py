@@ -113,11 +113,14 @@ def check_training(settings: Settings, arguments: Sequence[str]) -> None:
 
     parsed = check("train", options.get_training_parser(), arguments)
     _check_values("train", settings.train)
-    if parsed.lr_scheduler == "polynomial_decay" and "total-num-update" not in settings.train:
-        raise ConfigurationError(
-            f"train.lr-scheduler is polynomial_decay, which ends at train.total-num-update, and "
-            f"that is not set; give --set train.total-num-update={parsed.max_update or 'N'}"
-        )
+    if parsed.lr_scheduler == "polynomial_decay":
+        last, total = parsed.max_update, settings.train.get("total-num-update")
+        if total is None or (last > float(total) and not parsed.end_learning_rate):
+            known = "not set" if total is None else f"{total}, after which the rate is 0"
+            raise ConfigurationError(
+                f"train.lr-scheduler is polynomial_decay, which ends at train.total-num-update, "
+                f"and that is {known}; give --set train.total-num-update={last or 'N'}"
+            )
     for way, count in settings.average.items():
         left_out_by = LEFT_OUT_BY.get(way)
         if left_out_by is not None and settings.train.get(left_out_by):
