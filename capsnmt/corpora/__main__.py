@@ -95,13 +95,15 @@ def preparation(options: Namespace, given: Sequence[str]) -> Preparation:
             f"--output {options.output} has a comma, at which fairseq splits paths, or starts with "
             f"a dash, as a flag does; give another"
         )
-    if options.local is not None and not options.local.is_dir():
-        raise ConfigurationError(f"--local {options.local}: no such folder; check the path")
     # Imported where they are needed: tokenisers and models take seconds.
     require("data", "fairseq")
     from capsnmt.corpora.prepare import Preparation
+    from capsnmt.corpora.prepared import PreparedData
     from capsnmt.corpora.recipe import load_recipe
 
+    gone = options.local is not None and not options.local.is_dir()
+    if gone and not PreparedData(options.output).is_complete():  # which needs no source
+        raise ConfigurationError(f"--local {options.local}: no such folder; check the path")
     if options.train:
         from capsnmt.corpora.own import own_recipe
 

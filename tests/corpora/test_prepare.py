@@ -248,6 +248,9 @@ def test_a_complete_folder_is_of_one_recipe_and_one_text(
     (corpus / "test.de").unlink()  # or gzipped since: complete data do not need their sources
     (corpus / "test.de.gz").write_bytes(gzip.compress(original))
     run(recipe_file, *given)
+    corpus.rename(tmp_path / "elsewhere")
+    run(recipe_file, *given)
+    (tmp_path / "elsewhere").rename(corpus)
     (corpus / "test.de.gz").write_bytes(gzip.compress(original[1:]))
     printed = run(recipe_file, *given, ends=2)
     assert "(the content of test.de differs)" in printed
