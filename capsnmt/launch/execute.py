@@ -301,6 +301,11 @@ class _Execution:
         other, model = self.run.initial, self.run.initial_model
         if other is None or model is None:
             return None
+        if not model.is_file():
+            raise ConfigurationError(
+                f"{model}, which init-from starts from, is not there; restore it, or launch "
+                f"{self.run.config.initial} again"
+            )
         before = other.read_training().initial
         return InitialModel(
             row=str(self.run.config.initial),

@@ -249,6 +249,9 @@ def test_a_row_starts_from_the_trained_other(
     assert f"init-from row has no finished run in {base} with the same" in refused
 
     shutil.copytree(launched / "runs" / "row", base.parent)
+    (base / "averaged.pt").rename(tmp_path / "away.pt")
+    assert "averaged.pt, which init-from starts from, is not there" in launch(*words, status=2)
+    (tmp_path / "away.pt").rename(base / "averaged.pt")
     said, before = launch(*words), num_updates(base / "averaged.pt")
     assert f"initialised from row (up to {before} updates), trained for" in said
     assert "tensors loaded" in (run / "console.log").read_text("utf-8")
