@@ -14,6 +14,7 @@ import signal
 import sys
 from contextlib import contextmanager
 from operator import attrgetter
+from pathlib import Path
 from typing import Any, Callable, ContextManager, Iterator, List, Optional, TextIO, Tuple
 
 import torch
@@ -123,6 +124,8 @@ class _Execution:
             records.write(self.folder.training, trained)
         else:
             print_line(f"-- train: complete at {trained.updates:,} updates")
+        if not self.is_evaluated:  # a test set that fails leaves no scores of another text
+            self.folder.scores.unlink(missing_ok=True)
         for step in self.evaluation():
             self.step(step)
         if trained.parameters is None:
@@ -184,7 +187,7 @@ class _Execution:
         ]
 
     def remove_other_scores(self) -> None:
-        """Remove scores of fewer updates, other settings or texts, until they are those of the run.
+        """Remove scores of fewer updates or of other settings, until they are those of the run.
 
         So with an average of fewer updates: without the checkpoints nothing tells it from the new.
         """
@@ -192,12 +195,17 @@ class _Execution:
             self.folder.result.unlink(missing_ok=True)
             if self.run.settings.average:
                 self.run.model.unlink(missing_ok=True)
-        if self.folder.scores.is_file() and not (
-            self.is_trained
-            and EVALUATION(self.folder.read_config()) == EVALUATION(self.run.config)
-            and self.is_evaluated
+        if not self.is_trained or EVALUATION(self.folder.read_config()) != EVALUATION(
+            self.run.config
         ):
-            self.folder.scores.unlink()
+            self.folder.scores.unlink(missing_ok=True)
+
+    def require(self, record: Path) -> None:
+        if not record.is_file():
+            raise ConfigurationError(
+                f"{self.folder} has a training without {record.name}, which says what it is; "
+                f"restore that, or delete the folder to train again"
+            )
 
     def continued(self) -> TrainingRecord:
         """Return the record of what was trained here before, with its updates if it is over.
@@ -207,13 +215,10 @@ class _Execution:
         """
         done, total, config = self.done, self.run.settings.updates, self.run.config
         fix = "give another --name or --output, or delete the folder"
-        for record in (self.folder.config, self.folder.training):
-            if not record.is_file():
-                raise ConfigurationError(
-                    f"{self.folder} has a training without {record.name}, which says what it is; "
-                    f"restore that, or delete the folder to train again"
-                )
-        old, before = self.folder.read_config(), self.folder.read_training()
+        self.require(self.folder.config)
+        old = self.folder.read_config()
+        self.require(self.folder.training)  # an older version has none
+        before = self.folder.read_training()
         now = self.describe(before.initial)
         for key, was, new in training_differences(old, config, before, now):
             raise ConfigurationError(

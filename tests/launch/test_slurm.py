@@ -284,7 +284,7 @@ def test_a_job_runs_what_was_submitted_whatever_is_edited_since(
     (run / "scores-news.json").unlink()
     assert "job 1 (submitted)" in launch(*words)
     row.write_text(SMALL.replace("lr: 0.005", "lr: 0.5"), "utf-8")
-    assert "job 1 (pending)" in launch(*words)
+    assert "job 1 (pending) with other settings" in launch(*words, status=2)
     done = ran(["bash", run / "job.sh"], SLURM_JOB_ID="1", SLURM_CPUS_PER_TASK="1")
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count(": complete") == 3
