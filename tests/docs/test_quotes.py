@@ -39,6 +39,7 @@ SYSTEMS = {
     "a wider baseline with EM routing's parameters": "baseline_wider",
     "EM routing without agreement": "em_routing_uniform",
     "inverted routing of heads": "tsai2020_inverted",
+    "a pre-norm baseline": "baseline_prenorm",
     "attention residuals": "chen2026_attention_residuals",
 }
 
