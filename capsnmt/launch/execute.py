@@ -200,7 +200,8 @@ class _Execution:
         ):
             self.folder.scores.unlink(missing_ok=True)
 
-    def require(self, record: Path) -> None:
+    def check_recorded(self, record: Path) -> None:
+        """Raise unless a record of the training that is here is there."""
         if not record.is_file():
             raise ConfigurationError(
                 f"{self.folder} has a training without {record.name}, which says what it is; "
@@ -215,9 +216,9 @@ class _Execution:
         """
         done, total, config = self.done, self.run.settings.updates, self.run.config
         fix = "give another --name or --output, or delete the folder"
-        self.require(self.folder.config)
+        self.check_recorded(self.folder.config)
         old = self.folder.read_config()
-        self.require(self.folder.training)  # an older version has none
+        self.check_recorded(self.folder.training)  # an older version has none
         before = self.folder.read_training()
         now = self.describe(before.initial)
         for key, was, new in training_differences(old, config, before, now):

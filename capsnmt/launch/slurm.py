@@ -19,6 +19,7 @@ from capsnmt.runs.records import RunFolder
 
 # Long enough for a large model to finish its update and save on a busy file system.
 SECONDS_TO_SAVE = 120
+OF_THE_LAUNCH = ("command", "mirrors", "sources")  # of config.json; a job needs none of them
 # what sbatch says, with --parsable and without
 JOB = re.compile(r"^(?:Submitted batch job )?(\d+)(?:;.*)?$", re.MULTILINE)
 # Two minutes before the end of its time a job saves and comes again. After SIGTERM (preempted or
@@ -101,7 +102,7 @@ def submit(run: Run, partition: str) -> str:
     baseline. A run that is complete needs no job.
 
     **D**: a job runs as its ``config.json`` says. Another is refused while it is in the queue: its
-    flags would have no effect.
+    flags would have no effect. Where the raw data come from is no matter: they are prepared.
     """
     with locked(run.folder.job_lock, f"waiting for another launcher that submits {run.folder}"):
         known = alive(run.folder)
@@ -112,7 +113,7 @@ def submit(run: Run, partition: str) -> str:
             known = _submit(run, partition, [job for job, _ in queued]), "submitted"
     job, state = known
     before, now = (records.plain(each) for each in (run.folder.read_config(), run.config))
-    others = [key for key in now if key != "command" and now[key] != before[key]]
+    others = [key for key in now if key not in OF_THE_LAUNCH and now[key] != before[key]]
     if others:
         raise ConfigurationError(
             f"{run.folder} has job {job} ({state}) with other {', '.join(others)}; let it end, or "

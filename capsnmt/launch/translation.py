@@ -22,7 +22,7 @@ from capsnmt.lines import read_lines
 from capsnmt.steps import Step
 
 SIGNIFICANCE = ("significance", "samples")  # they need a baseline
-MAGIC = b"MMIDIDX\0\0"  # of an index of fairseq
+HEADER = 26  # bytes of fairseq's index before its sizes
 POSITIONS = 1024  # fairseq's default of --max-source-positions and --max-target-positions
 
 
@@ -226,14 +226,15 @@ def _check_lengths(run: Run, split: str, subset: str, validates: bool) -> None:
 
 def _sizes(run: Run, subset: str, language: str) -> np.ndarray:
     """Return how many subwords each binarised sentence has; raise if a file is not whole."""
-    from fairseq.data.indexed_dataset import MMapIndexedDataset
+    from fairseq.data.indexed_dataset import MMapIndexedDataset, infer_dataset_impl
 
     for path in run.data.binarised.glob(f"{subset}.*.{language}.idx"):
-        data = path.with_suffix(".bin")
-        with suppress(OSError, ValueError), path.open("rb") as file:  # of an index that is cut
-            if file.read(len(MAGIC)) == MAGIC:
+        with suppress(OSError, ValueError):  # of sizes that are cut
+            known = infer_dataset_impl(str(path.with_suffix(""))) == "mmap"
+            if known and path.stat().st_size >= HEADER:
                 index = MMapIndexedDataset.Index(str(path))
-                if data.stat().st_size == index.sizes.sum() * index.dtype().itemsize:
+                held = path.with_suffix(".bin").stat().st_size
+                if held == index.sizes.sum() * index.dtype().itemsize:
                     return np.array(index.sizes)
     raise ConfigurationError(
         f"{run.data.binarised}: {subset}.*.{language}.bin and .idx are not there, or are cut; "

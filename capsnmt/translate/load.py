@@ -21,6 +21,7 @@ from omegaconf import OmegaConf
 from capsnmt.checkpoints.load import (
     SIDES,
     WITHOUT_TRAINING,
+    WORDS,
     check_finite,
     load_trained,
     model_classes,
@@ -156,7 +157,8 @@ def load_models(
         cfg.task.data = str(data)  # the model's settings keep the training's
         try:
             task = task or tasks.setup_task(cfg.task)
-            task.load_state_dict(state.get("task_state") or {})
+            # without the words of the model before, if this one has none
+            task.load_state_dict({WORDS: {}, **(state.get("task_state") or {})})
             model = task.build_model(_as_ours(cfg.model))
             model.load_state_dict(state["model"], strict=True, model_cfg=cfg.model)
         except ConfigurationError:

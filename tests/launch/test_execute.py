@@ -226,6 +226,7 @@ def test_data_that_are_not_whole_are_refused(
         ("bin/dict.en.txt", None, "bin/dict.en.txt: there is no such dictionary; restore it"),
         ("bin/train.en-de.de.idx", None, "train.*.de.bin and .idx are not there, or are cut; res"),
         ("bin/train.en-de.en.idx", 0, "train.*.en.bin and .idx are not there, or are cut"),
+        ("bin/train.en-de.en.idx", 12, "train.*.en.bin and .idx are not there, or are cut"),
         ("bin/valid.en-de.de.idx", 40, "valid.*.de.bin and .idx are not there, or are cut"),
         ("bin/valid.en-de.de.bin", None, "valid.*.de.bin and .idx are not there, or are cut"),
         ("bin/test.en-de.en.bin", -1, "test.*.en.bin and .idx are not there, or are cut"),

@@ -104,6 +104,9 @@ def test_each_seed_is_a_job_until_it_ends(
     assert f"#SBATCH {shlex.quote(log)}\n" in scripts[1].read_text("utf-8")
 
     (cluster.folder / "state-2").write_text("RUNNING\n", "utf-8")
+    config = scripts[0].with_name("config.json")  # of a launch whose raw data lay elsewhere
+    known = {**json.loads(config.read_text("utf-8")), "sources": "/raw", "mirrors": ["http://m"]}
+    config.write_text(json.dumps(known), "utf-8")
     again = launch(*submission, "--seeds", "1,2")
     assert "job 1 (pending)" in again
     assert "job 2 (running)" in again

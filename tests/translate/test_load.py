@@ -142,6 +142,12 @@ def test_another_dictionary_of_the_same_size_is_warned_of(
     dictionary.write_text("\n".join(reversed(dictionary.read_text("utf-8").split("\n")[:-1])))
     from_pretrained([checkpoint], data_name_or_path=data)
     assert f"with {trained}/bin/dict.de.txt, and {dictionary} is another dictionary" in caplog.text
+    caplog.clear()
+    state = load_checkpoint(checkpoint)
+    del state["task_state"]["words"]  # as of an earlier version
+    torch.save(state, tmp_path / "old.pt")
+    from_pretrained([checkpoint, tmp_path / "old.pt"], data_name_or_path=data)
+    assert caplog.text.count("is another dictionary") == 2
     kept = trained.rename(tmp_path / "kept")  # now only the checkpoint says what it was
     try:
         for place in (data, shutil.copytree(data, trained)):
