@@ -7,7 +7,6 @@ import random
 import re
 import shutil
 import subprocess
-import sys
 import time
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
@@ -17,7 +16,7 @@ import pytest
 
 from capsnmt.files import locked
 from tests.forked import INTERPRETER
-from tests.interpreter import Process, environment, interpreter, ran, start
+from tests.interpreter import PYTHON, Process, environment, interpreter, ran, start
 from tests.support import PLUGIN
 
 TINY = [
@@ -43,7 +42,7 @@ _FOLDERS = re.compile(
 
 
 def command(
-    module: str, *arguments: object, stdin: str = "", python: str = sys.executable
+    module: str, *arguments: object, stdin: str = "", python: str = PYTHON
 ) -> subprocess.CompletedProcess:
     """Run ``python -m module arguments`` and return the completed process, output as text.
 
@@ -51,7 +50,7 @@ def command(
     (:mod:`tests.interpreter`), and so are the commands that it starts.
     """
     words = [str(argument) for argument in arguments]
-    if python != sys.executable:
+    if python != PYTHON:
         return ran([python, "-m", module, *words], stdin=stdin)
     others = module in ("capsnmt.launch", "capsnmt.corpora")
     starts = {INTERPRETER: str(interpreter())} if others else {}
@@ -66,14 +65,14 @@ def command(
     return subprocess.CompletedProcess([module, *words], process.exitcode, output, errors)
 
 
-def succeed(module: str, *arguments: object, stdin: str = "", python: str = sys.executable) -> str:
+def succeed(module: str, *arguments: object, stdin: str = "", python: str = PYTHON) -> str:
     """Run a command that must succeed; return its standard output."""
     done = command(module, *arguments, stdin=stdin, python=python)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
 
 
-def logged(module: str, *arguments: object, python: str = sys.executable) -> str:
+def logged(module: str, *arguments: object, python: str = PYTHON) -> str:
     """Run a command that must succeed; return all that it says."""
     done = command(module, *arguments, python=python)
     assert done.returncode == 0, done.stderr[-3000:]
@@ -110,7 +109,7 @@ def training(data: Path, save: Path, arch: str, updates: int, *flags: object) ->
 
 
 def train(
-    data: Path, save: Path, arch: str, updates: int, *flags: object, python: str = sys.executable
+    data: Path, save: Path, arch: str, updates: int, *flags: object, python: str = PYTHON
 ) -> str:
     """Train a small model of the architecture for some updates; return its log."""
     arguments = training(data, save, arch, updates, *flags)

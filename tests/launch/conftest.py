@@ -21,6 +21,12 @@ def trainings(text: str) -> List[str]:
     return [line for line in text.splitlines() if "--save-dir" in line and line[0] != "#"]
 
 
+@pytest.fixture(autouse=True)
+def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands of the launcher are forks of one interpreter."""
+    monkeypatch.setattr(sys, "executable", str(interpreter()))
+
+
 @pytest.fixture
 def run(launched: Path, tmp_path: Path) -> Path:
     """A copy of a finished run, in ``runs``."""
@@ -47,9 +53,8 @@ def plan(capsys: pytest.CaptureFixture) -> Launch:
 
 
 @pytest.fixture
-def launch(capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch) -> Launch:
+def launch(capsys: pytest.CaptureFixture) -> Launch:
     """``launch(FLAG, ..., status=0)`` runs the launcher's commands and returns all it prints."""
-    monkeypatch.setattr(sys, "executable", str(interpreter()))
 
     def run(*arguments: object, status: int = 0) -> str:
         ended = main([*map(str, arguments)])

@@ -5,7 +5,6 @@ The changes and the rule are in tests/launch/changes.py.
 
 from __future__ import annotations
 
-import sys
 from itertools import cycle
 from pathlib import Path
 from typing import Callable, Dict
@@ -14,7 +13,6 @@ import pytest
 
 from capsnmt.launch.__main__ import main
 from tests.commands import made_once, succeed
-from tests.interpreter import interpreter
 from tests.kills.launch import write_sources
 from tests.launch import changes
 from tests.launch.changes import CHANGES, EXPERIMENTS, World
@@ -31,7 +29,6 @@ def fault(
     capsys: pytest.CaptureFixture,
 ) -> Callable[[str, str], str]:
     """``fault(EXPERIMENT, CHANGE)`` launches it changed; return in what the rule is broken."""
-    monkeypatch.setattr(sys, "executable", str(interpreter()))
 
     def finished(experiment: str) -> World:
         def make(folder: Path) -> None:
