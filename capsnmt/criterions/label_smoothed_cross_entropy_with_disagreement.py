@@ -17,8 +17,10 @@ from capsnmt.criterions.chunked_label_smoothed_cross_entropy import (
 )
 from capsnmt.criterions.disagreement import PREFIX, WEIGHT, DisagreementPenalty, log_disagreement
 from capsnmt.models.selection import ATTENTIONS
-from capsnmt.models.switches import check, switch
+from capsnmt.models.switches import Values, check, switch
 from capsnmt.modules.disagreement import TERMS, record_disagreement
+
+PENALISES: Values = {"disagreement_weight": ()}
 
 
 @dataclass
@@ -38,10 +40,13 @@ class LabelSmoothedCrossEntropyWithDisagreementCriterionConfig(
     )
     disagreement_weight: float = switch(1.0, "lambda, the weight of every term", **WEIGHT)
     disagreement_start_update: int = switch(
-        0, "N: the first N updates minimise the likelihood alone", least=0
+        0, "N: the first N updates minimise the likelihood alone", least=0, needs=[PENALISES]
     )
     disagreement_ramp_updates: int = switch(
-        0, "M: then the weight grows linearly to lambda in M updates", least=0
+        0,
+        "M: then the weight grows linearly to lambda in M updates",
+        least=0,
+        needs=[PENALISES],
     )
 
 

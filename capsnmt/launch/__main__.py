@@ -25,6 +25,8 @@ from capsnmt.process import stoppable
 from capsnmt.records import as_number
 from capsnmt.sentences.senteval import TASKS
 
+OF_RUNS = {"--seeds", "--seed", "--slurm", "--jobs", "--dry-run"}  # no settings of a row
+
 
 @dataclass(frozen=True)
 class Sweep:
@@ -60,6 +62,12 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         raise ConfigurationError(
             f"--resume {options.resume} takes no other flag: the run's config.json has all "
             f"settings; drop the others"
+        )
+    of_runs = {word.partition("=")[0] for word in argv} & OF_RUNS
+    if options.write_config is not None and of_runs:
+        raise ConfigurationError(
+            f"--write-config {options.write_config} runs nothing, and {min(of_runs)} is of runs; "
+            f"drop one of them"
         )
     return options
 

@@ -83,6 +83,15 @@ def validate(args: Any, stacks: Sequence[str] = STACKS) -> None:
             f"--layer-aggregation-side is {args.layer_aggregation_side}, but transparent "
             f"aggregates the encoder only; give encoder or drop the flag"
         )
+    heads = {getattr(args, f"{side}_attention_heads") for side in stacks}
+    if args.drop_head > 0 and heads == {1}:  # the only one is kept
+        refuse_idle(args, "drop_head", "every attention has one head")
+    widths = [getattr(args, f"{side}_embed_dim") for side in stacks]
+    if len({*widths}) > 1 and args.cross_self_attention:
+        raise ConfigurationError(
+            f"--cross-self-attention joins the encoder's words of width {widths[0]} to the "
+            f"decoder's of width {widths[1]}; give both one width"
+        )
     for side in stacks:
         _validate_stack(args, side)
     if "decoder" in stacks:

@@ -162,12 +162,12 @@ def _making_of_scores(settings: Settings) -> Dict[str, Any]:
         "generate": settings.generate,
         "score": records.plain(settings.score) or {},
     }
-    free = FREE_IN_GENERATION | FREE_IN_SCORING
+    free = {"generate": FREE_IN_GENERATION, "score": FREE_IN_SCORING}
     return {
         f"{part}.{key}": value
         for part, each in parts.items()
         for key, value in each.items()
-        if key not in free
+        if key not in free.get(part, ())
     }
 
 
