@@ -38,9 +38,10 @@ SYSTEMS = {
     "multi-layer attention": "mlmha",
     "a wider baseline with EM routing's parameters": "baseline_wider",
     "EM routing without agreement": "em_routing_uniform",
-    "inverted routing of heads": "tsai2020_inverted",
+    "inverted routing": "tsai2020_inverted",
     "a pre-norm baseline": "baseline_prenorm",
     "attention residuals": "chen2026_attention_residuals",
+    "DropHead": "zhou2020_drop_head",
 }
 
 
