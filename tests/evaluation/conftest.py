@@ -5,15 +5,17 @@ from __future__ import annotations
 import gzip
 import json
 from pathlib import Path
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, List, Sequence
 
 import pytest
 
 from capsnmt.evaluation.__main__ import main
+from tests.commands import is_refusal
 from tests.evaluation.outputs import write_outputs
 from tests.real_data import real_data
 
 Evaluate = Callable[..., Any]
+Refuse = Callable[..., None]
 
 
 @pytest.fixture(scope="session")
@@ -52,6 +54,16 @@ def evaluate(tmp_path: Path) -> Evaluate:
         return json.loads(target.read_text("utf-8"))
 
     return run
+
+
+@pytest.fixture
+def refuse(refused: Callable[..., str]) -> Refuse:
+    """``refuse(ARGUMENTS, WORD, ...)``: the command is refused in one line with the words."""
+
+    def refuse(given: Sequence[object], *words: str) -> None:
+        is_refusal(2, f"{refused(main, *given)}\n", *words)
+
+    return refuse
 
 
 def outputs(document: Any) -> Dict[str, Any]:

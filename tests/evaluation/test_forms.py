@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import gzip
-import json
 import unicodedata
 from pathlib import Path
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Sequence, Tuple
 
 import pytest
 
-from tests.commands import command, is_refusal
-from tests.evaluation.conftest import outputs, scores
+from capsnmt.evaluation.__main__ import main
+from tests.evaluation.conftest import Evaluate, Refuse, outputs, scores
 from tests.evaluation.outputs import (
     REFERENCE,
     TOKENS,
@@ -23,41 +22,39 @@ from tests.evaluation.outputs import (
     write_lines,
 )
 
-pytestmark = pytest.mark.system
+Evaluated = Callable[..., Tuple[Any, str]]
 
 
-def evaluated(folder: Path, *arguments: object) -> Tuple[Any, str]:
+@pytest.fixture
+def evaluated(evaluate: Evaluate, capsys: pytest.CaptureFixture) -> Evaluated:
     """Run the command; return its JSON and what it wrote to standard error."""
-    target = folder / "evaluation.json"
-    done = command("capsnmt.evaluation", *arguments, "--json", target)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return json.loads(target.read_text("utf-8")), done.stderr
 
+    def run(*arguments: object) -> Tuple[Any, str]:
+        capsys.readouterr()
+        return evaluate(*arguments), capsys.readouterr().err
 
-def refuse(given: Sequence[object], *words: str) -> None:
-    done = command("capsnmt.evaluation", *given)
-    is_refusal(done.returncode, done.stderr, *words)
+    return run
 
 
 def test_text_that_is_joined_already_keeps_its_spaces(
-    files: Dict[str, str], tmp_path: Path
+    files: Dict[str, str], tmp_path: Path, evaluated: Evaluated
 ) -> None:
     joined = write_lines(tmp_path / "joined", generated(REFERENCE))
     flags = ["--reference", files["reference"], "--remove-bpe", "sentencepiece"]
-    document, errors = evaluated(tmp_path, f"x={joined}", *flags)
+    document, errors = evaluated(f"x={joined}", *flags)
     assert scores(document)["x"] == pytest.approx(100)
     assert errors.count("\n") == 1
     assert "x has no marks of sentencepiece (▁), so it is taken as joined" in errors
     assert "--remove-bpe none --detokenize none" in errors
     told, errors = evaluated(
-        tmp_path, f"x={joined}", *flags[:2], "--remove-bpe", "none", "--detokenize", "none"
+        f"x={joined}", *flags[:2], "--remove-bpe", "none", "--detokenize", "none"
     )
     assert told["systems"] == document["systems"]
     assert errors == ""
     pieces = ["▁" + line.replace(" ", " ▁") for line in REFERENCE]
     pieces[0] = pieces[0].replace("go", "g o")
     split = write_lines(tmp_path / "split", generated(pieces))
-    document, errors = evaluated(tmp_path, f"x={split}", *flags)
+    document, errors = evaluated(f"x={split}", *flags)
     assert scores(document)["x"] == pytest.approx(100)
     assert errors == ""
 
@@ -73,7 +70,7 @@ MARKED = {
 
 @pytest.mark.parametrize("form", MARKED)
 def test_marks_that_are_left_are_refused_with_their_fix_and_few_are_named(
-    files: Dict[str, str], tmp_path: Path, form: str
+    files: Dict[str, str], tmp_path: Path, form: str, evaluated: Evaluated, refuse: Refuse
 ) -> None:
     flags, marked, fix = MARKED[form]
     others = ["a </s>" if form.startswith("symbols") else "a"] * 11
@@ -84,14 +81,15 @@ def test_marks_that_are_left_are_refused_with_their_fix_and_few_are_named(
         path = write_lines(tmp_path / kind, generated(lines))
         given.append([f"x={path}", *flags.split(), "--reference", files["reference"]])
     refuse(given[0], "x: ", form, "of 12 lines", marked, fix)
-    done = command("capsnmt.evaluation", *given[1])
-    assert done.returncode == 0
-    assert f"1 of 12 lines have {form}" in done.stderr.replace("marks of subwords (", "")
-    assert f"{fix} if they are not text" in done.stderr
+    _, errors = evaluated(*given[1])
+    assert f"1 of 12 lines have {form}" in errors.replace("marks of subwords (", "")
+    assert f"{fix} if they are not text" in errors
 
 
 @pytest.mark.parametrize("column", ["-0.4132", "7", "H-7\t-0.4132"])
-def test_a_table_is_no_text(files: Dict[str, str], tmp_path: Path, column: str) -> None:
+def test_a_table_is_no_text(
+    files: Dict[str, str], tmp_path: Path, column: str, refuse: Refuse
+) -> None:
     """As of capsnmt-translate --scores or --nbest, or lines of fairseq-generate."""
     table = write_lines(tmp_path / "table", [f"{column}\t{line}" for line in REFERENCE])
     given = (table, "--input", "plain", "--reference", files["reference"])
@@ -100,7 +98,7 @@ def test_a_table_is_no_text(files: Dict[str, str], tmp_path: Path, column: str) 
 
 @pytest.mark.parametrize("flag", ["--reference", "--tokenized-reference"])
 def test_a_reference_of_subwords_or_of_unknown_words_is_refused(
-    files: Dict[str, str], tmp_path: Path, flag: str
+    files: Dict[str, str], tmp_path: Path, flag: str, refuse: Refuse
 ) -> None:
     fix = "give the raw reference" if flag == "--reference" else "give its tokens without them"
     for form, lines in (
@@ -113,16 +111,18 @@ def test_a_reference_of_subwords_or_of_unknown_words_is_refused(
         refuse(given, str(path), form, fix)
 
 
-def test_unknown_words_of_a_model_are_counted(files: Dict[str, str], tmp_path: Path) -> None:
+def test_unknown_words_of_a_model_are_counted(
+    files: Dict[str, str], tmp_path: Path, evaluated: Evaluated
+) -> None:
     path = write_lines(tmp_path / "poor", generated(["A <unk> , <unk>"] * 11 + ["A sea"]))
-    document, errors = evaluated(tmp_path, f"x={path}", "--reference", files["reference"])
+    document, errors = evaluated(f"x={path}", "--reference", files["reference"])
     assert document["segments"] == 12
     unknown, same = errors.splitlines()
     assert "x: 11 of 12 lines have unknown words (<unk>), as line 1" in unknown
     assert "x fits its reference no better than that of another sentence" in same
 
 
-def test_texts_are_compared_in_one_form_of_unicode(tmp_path: Path) -> None:
+def test_texts_are_compared_in_one_form_of_unicode(tmp_path: Path, evaluated: Evaluated) -> None:
     composed = ["Đường phố ở đây đẹp.", "Es ist schön, Zoë.", "plain words are here"] * 4
     apart = [unicodedata.normalize("NFD", line) for line in composed]
     given = {"NFC": composed, "NFD": apart}
@@ -136,11 +136,11 @@ def test_texts_are_compared_in_one_form_of_unicode(tmp_path: Path) -> None:
         flags = (*of_reference, "--tokenized-reference", paths[reference])
         for hypotheses in given:
             one = (f"x={paths[hypotheses]}", "--input", "plain", "--source", paths[reference])
-            document, errors = evaluated(tmp_path, *one, *flags, "--target-lang", "de")
+            document, errors = evaluated(*one, *flags, "--target-lang", "de")
             records.append(document)
             notes = 3 * (reference == "NFD") + (hypotheses == "NFD")
             assert errors.count("8 of 12 lines are not in Unicode's NFC") == notes
-        document, errors = evaluated(tmp_path, f"x={decoded}", *flags, "--detokenize", "none")
+        document, errors = evaluated(f"x={decoded}", *flags, "--detokenize", "none")
         assert "the S- lines of x: 8 of 12" in errors
         records.append(document)
     for document in records:
@@ -148,13 +148,15 @@ def test_texts_are_compared_in_one_form_of_unicode(tmp_path: Path) -> None:
         assert document["checksums"] == records[0]["checksums"]
 
 
-def test_chrf_of_words_is_left_out_where_spaces_separate_none(tmp_path: Path) -> None:
+def test_chrf_of_words_is_left_out_where_spaces_separate_none(
+    tmp_path: Path, evaluated: Evaluated
+) -> None:
     """Of a perfect translation it would be 79.7: the detokeniser drops the reference's spaces."""
     lines = ["我 喜欢 路由！", "胶囊，和 Transformer。"] * 4
     reference = write_lines(tmp_path / "reference", lines)
     perfect = write_lines(tmp_path / "x", [line.replace(" ", "") for line in lines])
     flags = ["--input", "plain", "--reference", reference, "--target-lang", "zh_CN"]
-    document, errors = evaluated(tmp_path, f"x={perfect}", *flags)
+    document, errors = evaluated(f"x={perfect}", *flags)
     assert {*outputs(document)["x"]["scores"]} == {"bleu", "chrf", "ter"}
     assert errors.count("\n") == 1
     assert "which zh_CN does not separate" in errors
@@ -162,23 +164,27 @@ def test_chrf_of_words_is_left_out_where_spaces_separate_none(tmp_path: Path) ->
 
 
 def test_every_reference_counts_and_all_of_them_are_recorded(
-    files: Dict[str, str], tmp_path: Path
+    files: Dict[str, str],
+    tmp_path: Path,
+    evaluated: Evaluated,
+    refuse: Refuse,
+    capsys: pytest.CaptureFixture,
 ) -> None:
     other = str(write_lines(tmp_path / "other", ["nothing of it"] * 12))
     given = [f"x={files['good']}", "--reference", files["reference"]]
-    one, _ = evaluated(tmp_path, *given)
+    one, _ = evaluated(*given)
     assert "references" not in one
     checksums = [one["checksums"]["reference"]]
     for more in (other, files["reference"]):
-        both, errors = evaluated(tmp_path, *given, "--reference", more)
+        both, errors = evaluated(*given, "--reference", more)
         assert errors == ""
         assert both["references"] == [files["reference"], more]
         assert scores(both)["x"] == scores(both, "multi-bleu")["x"] == pytest.approx(100)
         assert both["systems"][0]["outputs"][0]["bleu_by_length"]["<10"] == pytest.approx(100)
         checksums.append(both["checksums"]["reference"])
     assert len({*checksums}) == 3
-    done = command("capsnmt.evaluation", *given, "--reference", other)
-    assert f"references: {files['reference']}, {other}" in done.stdout
+    assert main([*given, "--reference", other]) == 0
+    assert f"references: {files['reference']}, {other}" in capsys.readouterr().out
     few = write_lines(tmp_path / "few", REFERENCE[1:])
     for flag in ("--reference", "--tokenized-reference"):
         wrong = [*given, flag, files["reference"], flag, few]
@@ -186,13 +192,13 @@ def test_every_reference_counts_and_all_of_them_are_recorded(
 
 
 def test_references_in_markup_are_read_with_all_of_their_translators(
-    files: Dict[str, str], tmp_path: Path
+    files: Dict[str, str], tmp_path: Path, evaluated: Evaluated, refuse: Refuse
 ) -> None:
     other = ["R & D, nothing of it"] * 12
     second = write_lines(tmp_path / "second", other)
     system = (f"x={files['half']}", "--reference", files["reference"])
-    one, _ = evaluated(tmp_path, *system)
-    two, _ = evaluated(tmp_path, *system, "--reference", second)
+    one, _ = evaluated(*system)
+    two, _ = evaluated(*system, "--reference", second)
     for name, content, expected in (
         ("one.sgm", sgm(REFERENCE, key="sysid"), one),
         ("one.xml", wmt_xml(REFERENCE), one),
@@ -204,7 +210,7 @@ def test_references_in_markup_are_read_with_all_of_their_translators(
         path = tmp_path / name
         data = content.encode("utf-8")
         path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
-        document, errors = evaluated(tmp_path, system[0], "--reference", path)
+        document, errors = evaluated(system[0], "--reference", path)
         assert errors == ""
         assert document["reference"] == str(path)
         assert document["systems"] == expected["systems"], name
@@ -213,14 +219,14 @@ def test_references_in_markup_are_read_with_all_of_their_translators(
     as_plain = ("--input", "plain", "--target-lang", "en")
     segments = tmp_path / "system.sgm"
     segments.write_text(sgm(REFERENCE, key="sysid"), "utf-8")
-    document, _ = evaluated(tmp_path, f"x={segments}", *as_plain, *system[1:])
+    document, _ = evaluated(f"x={segments}", *as_plain, *system[1:])
     assert scores(document)["x"] == pytest.approx(100)
     other_order = tmp_path / "other.sgm"
     other_order.write_text(swapped(sgm(REFERENCE, key="sysid")), "utf-8")
     given = (f"x={segments}", *as_plain, "--reference", other_order)
     refuse(given, f"{segments} has the segments of", f"{other_order} in another order; give")
     other_order.write_text(sgm(REFERENCE, key="sysid").replace('docid="d"', 'docid="e"'), "utf-8")
-    _, errors = evaluated(tmp_path, *given)
+    _, errors = evaluated(*given)
     assert f"of {segments} have other ids than those of {other_order}" in errors
 
 
@@ -236,7 +242,7 @@ def test_references_in_markup_are_read_with_all_of_their_translators(
     ],
 )
 def test_markup_that_is_no_reference_is_refused(
-    files: Dict[str, str], tmp_path: Path, name: str, content: str, words: str
+    files: Dict[str, str], tmp_path: Path, name: str, content: str, words: str, refuse: Refuse
 ) -> None:
     path = tmp_path / name
     path.write_text(content, "utf-8")

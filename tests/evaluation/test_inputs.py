@@ -11,11 +11,9 @@ from fairseq.data.data_utils import post_process
 from hypothesis import given
 from hypothesis import strategies as st
 
-from capsnmt.evaluation.__main__ import main
 from capsnmt.evaluation.outputs import parse_generate_output
 from capsnmt.evaluation.text import REMOVE_BPE, moses_detokenizer, remove_bpe
-from tests.commands import is_refusal
-from tests.evaluation.conftest import Evaluate, scores
+from tests.evaluation.conftest import Evaluate, Refuse, scores
 
 # sentences as fairseq prints them: no line end and no tab inside, everything else may be
 SENTENCE = st.text(st.characters(blacklist_characters="\n\t", blacklist_categories=["Cs"]))
@@ -89,12 +87,12 @@ def test_detokenisation_by_language(lang: Optional[str], tokens: str, text: str)
 
 
 def test_a_file_that_links_to_itself_is_one_line(
-    files: Dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture
+    files: Dict[str, str], tmp_path: Path, refuse: Refuse
 ) -> None:
     loop = tmp_path / "loop"
     loop.symlink_to(loop)
-    ended = main([str(loop), "--reference", files["reference"], "--json", str(tmp_path / "new")])
-    is_refusal(ended, capsys.readouterr().err, f"{loop}: cannot be read: Too many levels")
+    given = (loop, "--reference", files["reference"], "--json", tmp_path / "new")
+    refuse(given, f"{loop}: cannot be read: Too many levels")
 
 
 def test_segment_scores_are_read_from_the_file_of_comet_score(

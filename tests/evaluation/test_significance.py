@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from itertools import product
 from pathlib import Path
 from typing import Any, Dict, List
@@ -16,12 +15,10 @@ from capsnmt.evaluation.metrics import measure_of
 from capsnmt.evaluation.planning import power
 from capsnmt.evaluation.scores import CENTRED, RANDOMIZATION, SAMPLES
 from capsnmt.evaluation.significance import difference_of
-from tests.commands import command, is_refusal
 from tests.evaluation import rates
-from tests.evaluation.conftest import Evaluate
+from tests.evaluation.conftest import Evaluate, Refuse
 from tests.evaluation.outputs import write_lines
 
-MODULE = "capsnmt.evaluation"
 METRICS = {
     "bleu": BLEU(references=[["a"]]),
     "unsmoothed": BLEU(references=[["a"]], smooth_method="none"),
@@ -188,7 +185,9 @@ def scores_in(document: Any) -> List[Any]:
     return [{metric: score["score"] for metric, score in each.items()} for each in found]
 
 
-def test_what_seeds_cannot_say_is_said(systems: Dict[str, str], tmp_path: Path) -> None:
+def test_what_seeds_cannot_say_is_said(
+    systems: Dict[str, str], tmp_path: Path, evaluate: Evaluate, capsys: pytest.CaptureFixture
+) -> None:
     two = ",".join(systems[f"base-{seed}"] for seed in (1, 2))
     same = [str(write_lines(tmp_path / f"same-{n}", ["a b c d"] * 60)) for n in (1, 2, 3, 4)]
     single = write_lines(tmp_path / "single", ["a house"])
@@ -204,11 +203,8 @@ def test_what_seeds_cannot_say_is_said(systems: Dict[str, str], tmp_path: Path) 
         ),
     ]
     for arguments, line in cases:
-        target = tmp_path / "out.json"
-        done = command(MODULE, *arguments, "--samples", "50", "--json", target)
-        assert done.returncode == 0, done.stderr
-        assert line in done.stdout
-        found = json.loads(target.read_text("utf-8"))["comparisons"]
+        found = evaluate(*arguments, "--samples", "50")["comparisons"]
+        assert line in capsys.readouterr().out
         sides = found[0]["seeds"]
         known = min(sides) == max(sides) == 1 or "fewer" in line
         assert all(("p_value" in each) == known for each in found), line
@@ -217,7 +213,7 @@ def test_what_seeds_cannot_say_is_said(systems: Dict[str, str], tmp_path: Path) 
 
 
 def test_the_planner_says_how_many_seeds_and_what_these_could_show(
-    systems: Dict[str, str], evaluate: Evaluate, capsys: pytest.CaptureFixture
+    systems: Dict[str, str], evaluate: Evaluate, refuse: Refuse, capsys: pytest.CaptureFixture
 ) -> None:
     arguments = one(given(systems, systems["good"], systems["base"]))
     (plan,) = evaluate(*arguments, "--plan", "0.5")["plans"]
@@ -236,8 +232,7 @@ def test_the_planner_says_how_many_seeds_and_what_these_could_show(
         ([*arguments, "--test-sets", "A,B"], "write {set} in place of their names"),
     )
     for words, fix in refused:
-        done = command(MODULE, "--plan", "0.5", *words)
-        is_refusal(done.returncode, done.stderr, fix)
+        refuse(["--plan", "0.5", *words], fix)
 
 
 def test_marks_are_of_all_tests_of_a_table(systems: Dict[str, str], evaluate: Evaluate) -> None:
