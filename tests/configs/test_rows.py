@@ -101,7 +101,6 @@ def parameters(key: str) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-@pytest.mark.one_host  # tests/models counts the parameters of presets on both
 @pytest.mark.parametrize("key", DISTINCT)
 def test_the_model_of_a_row_adds_exactly_the_parameters_of_its_formula(key: str) -> None:
     row = ROWS[key]

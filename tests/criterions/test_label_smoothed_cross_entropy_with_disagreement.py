@@ -48,6 +48,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Dict[Tuple[str, str], List[Tensor]]
     return handed
 
 
+@pytest.mark.one_host  # tests/frozen/golden/criterions.txt has the terms, the same on both
 @pytest.mark.parametrize("attention", ATTENTIONS)
 @pytest.mark.parametrize("term", TERMS)
 def test_the_penalty_and_its_gradient_equal_the_papers_sums_over_the_real_tokens(

@@ -10,8 +10,6 @@ import pytest
 
 from tests.docs.pages import REPO, rows
 
-pytestmark = pytest.mark.one_host  # text: no host is loaded
-
 PACKAGE = REPO / "capsnmt"
 # What fairseq or a command starts: it registers everything, and nothing imports it.
 STARTED = {

@@ -11,8 +11,6 @@ import pytest
 from scripts import parameter_formulas
 from tests.docs.pages import PAGES, REPO, name, numbers, prose, rows, section
 
-pytestmark = pytest.mark.one_host  # text: no host is loaded
-
 DOCS = REPO / "docs"
 README = (REPO / "README.md").read_text(encoding="utf-8")
 SPEED = (DOCS / "speed.md").read_text(encoding="utf-8")

@@ -84,7 +84,6 @@ def test_the_contents_of_the_tests_name_every_file_and_no_other() -> None:
 
 
 @pytest.mark.nightly  # half a minute
-@pytest.mark.one_host  # Sphinx of the constraints needs Python 3.11
 def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     docs = tmp_path / "docs"
     shutil.copytree(REPO / "docs", docs, ignore=shutil.ignore_patterns("api"))

@@ -60,7 +60,6 @@ def shell(page: str) -> List[Block]:
 
 
 @pytest.mark.system
-@pytest.mark.one_host
 @pytest.mark.nightly  # six trainings
 def test_own_data(tmp_path: Path) -> None:
     for language, lines in (("en", CORPUS), ("de", [line[::-1] for line in CORPUS])):

@@ -191,7 +191,6 @@ def test_a_missing_tokeniser_is_one_line(
 
 
 @pytest.mark.system
-@pytest.mark.one_host  # compare-mt needs neither torch nor fairseq
 def test_the_report_of_compare_mt_is_seeded_and_shows_text_as_it_is(
     ted: Dict[str, List[str]],
     tmp_path: Path,

@@ -21,7 +21,7 @@ from tests.commands import is_refusal
 from tests.interpreter import executable, ran
 from tests.support import PLUGIN, REPO
 
-pytestmark = [pytest.mark.system, pytest.mark.one_host]  # bash, pip and uv are the same on both
+pytestmark = pytest.mark.system
 # what tells pip and uv something, of which a test knows nothing
 OF_THE_MACHINE = re.compile(r"PIP_|UV_|.*_CA_BUNDLE$|SSL_CERT|.*_PROXY$|.*_proxy$")
 TOOLS = (

@@ -14,9 +14,6 @@ from tests.commands import ON_CPU, logged, succeed
 from tests.small_row import SMALL
 from tests.support import PLUGIN
 
-# the command lines of both hosts are the same code; at night both run them
-pytestmark = pytest.mark.one_host
-
 INJECTED = "x\nJOB\ntouch injected\n#"
 
 

@@ -21,9 +21,6 @@ from tests.kills.launch import LAUNCHER
 from tests.small_row import BY_EPOCHS, arguments
 from tests.support import PLUGIN, REPO
 
-# the command lines of both hosts are the same code; at night both run them
-pytestmark = pytest.mark.one_host
-
 # without UTF-8, no Python starts whose environment names another folder
 ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0"} if str(REPO).isascii() else {"PYTHONIOENCODING": "ascii"}
 

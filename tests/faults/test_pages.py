@@ -22,8 +22,7 @@ from tests.translate.conftest import runs
 
 __all__ = ["runs"]  # a fixture
 
-# the command lines of both hosts are the same code; at night both run them
-pytestmark = [pytest.mark.system, pytest.mark.one_host]
+pytestmark = pytest.mark.system
 
 
 def test_seeds_that_are_named_one_by_one_are_analysed_as_those_of_a_row(

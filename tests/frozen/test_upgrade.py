@@ -98,6 +98,7 @@ def old(world: World) -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
+@pytest.mark.one_host  # the commands are the same code on both
 def test_an_old_run_is_refused_in_one_line_that_says_what_to_do(world: World, old: Path) -> None:
     launched, data = old / "launched", old / "prepared-iwslt15_en_vi/data"
     run, page = launched / "runs/tiny/seed-1", old / "page"

@@ -17,7 +17,7 @@ from tests.kills.launch import write_sources
 from tests.launch import changes
 from tests.launch.changes import CHANGES, EXPERIMENTS, World
 
-pytestmark = [pytest.mark.system, pytest.mark.one_host]
+pytestmark = pytest.mark.system
 SOME = [*zip(cycle(EXPERIMENTS), [*CHANGES][::3])]  # with every commit
 
 

@@ -91,7 +91,6 @@ def test_files_that_are_there_are_not_made_again(
 
 
 @pytest.mark.system
-@pytest.mark.one_host  # tests/sentences/test_classify.py launches on both
 def test_a_probing_row_is_trained_evaluated_and_not_repeated(
     launch: Launch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,7 +127,6 @@ def test_a_probing_row_is_trained_evaluated_and_not_repeated(
 
 
 @pytest.mark.system
-@pytest.mark.one_host
 def test_tasks_of_other_text_do_not_take_the_place_of_those_that_were_built(
     launch: Launch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,8 +20,7 @@ from tests.interpreter import executable
 from tests.launch.conftest import Launch
 from tests.small_row import SMALL
 
-# tests/faults/test_trainings.py trains on both hosts
-pytestmark = [pytest.mark.system, pytest.mark.one_host]
+pytestmark = pytest.mark.system
 
 # Small files that every start writes again.
 REWRITTEN = ("config.json", "training.json", "commands.sh", "scores.json", "summary.json", ".lock")

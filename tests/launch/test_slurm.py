@@ -277,7 +277,6 @@ def test_a_cancelled_or_preempted_job_saves_and_leaves_the_queue_to_slurm(
 
 
 @pytest.mark.system
-@pytest.mark.one_host  # tests/launch/test_execute.py trains
 def test_a_job_runs_what_was_submitted_whatever_is_edited_since(
     cluster: Cluster, words: List[str], run: Path, tmp_path: Path, launch: Launch
 ) -> None:
@@ -298,7 +297,6 @@ def test_a_job_runs_what_was_submitted_whatever_is_edited_since(
 
 
 @pytest.mark.system
-@pytest.mark.one_host
 def test_a_training_on_gpus_is_submitted_again_where_there_are_none(
     cluster: Cluster, words: List[str], run: Path, launch: Launch
 ) -> None:

@@ -177,10 +177,7 @@ def update_of(
     return work, attentions, kept
 
 
-pytestmark = [
-    pytest.mark.one_host,  # the launches of an operation are those of a torch
-    pytest.mark.usefixtures("no_autocast"),
-]
+pytestmark = pytest.mark.usefixtures("no_autocast")
 
 
 @pytest.mark.parametrize("system", SYSTEMS)

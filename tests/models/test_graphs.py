@@ -28,8 +28,6 @@ from tests.support import (
     shifted,
 )
 
-# fairseq's part of the graphs is the same, and torch is another: at night both compile
-pytestmark = pytest.mark.one_host
 LENGTHS = (5, 7, 3), (2, 6, 4)  # of source and target
 MANY = (
     # each layer and each iteration is traced

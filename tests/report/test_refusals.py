@@ -38,6 +38,7 @@ DAMAGES = [
         lambda run: edit(run / "scores.json", lambda s: s.update(more=s["test"])),
         "has the test sets",
     ),
+    (put("scores.json", "test", "checksums", "reference", value="x"), "reference of test x, but"),
     (text("generate-test.txt", "H-0\t-1\tx\n"), "has 1 segments"),
 ]
 

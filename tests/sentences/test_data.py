@@ -20,8 +20,6 @@ from capsnmt.sentences.senteval import TASKS
 from tests.corpora.server import serving
 from tests.real_data import library, real_data
 
-pytestmark = pytest.mark.one_host  # text: no host is loaded
-
 
 def corpus(count: int = 600) -> List[List[str]]:
     """Sentences of 4 to 12 words, the word w0 the most frequent."""

@@ -22,7 +22,7 @@ from tests.commands import command
 from tests.interpreter import ran
 from tests.support import REPO
 
-pytestmark = [pytest.mark.system, pytest.mark.one_host]
+pytestmark = pytest.mark.system
 
 TINY = [
     *("--size", "tiny", "--tokens", "32", "--length", "8", "--vocabulary", "40", "--device", "cpu"),

@@ -13,7 +13,6 @@ from data_prep.composition import TASKS, commands
 from tests.commands import command, is_refusal, succeed
 from tests.report.finished_runs import REFERENCES, TEST_SET, add_seeds, write_generated, write_run
 
-pytestmark = pytest.mark.one_host
 TURN = {"left": ["LTURN"], "right": ["RTURN"]}
 
 

@@ -11,7 +11,7 @@ import pytest
 from tests.fuzz import __main__ as sweep
 from tests.fuzz.commands import COMMANDS
 
-pytestmark = [pytest.mark.system, pytest.mark.one_host]  # torch reads the checkpoints of both alike
+pytestmark = pytest.mark.system
 
 
 def test_the_sweep_notices_a_fault(

@@ -27,7 +27,7 @@ from tests.support import EVERYWHERE, NORM, PLUGIN
 
 # With every commit the oracles compare values and gradients on both hosts, and
 # tests/models/test_wiring.py learns to copy.
-pytestmark = [pytest.mark.system, pytest.mark.one_host, pytest.mark.nightly]
+pytestmark = [pytest.mark.system, pytest.mark.nightly]
 
 UPDATES = 400
 WORDS = [f"w{n}" for n in range(12)]

@@ -31,8 +31,6 @@ REFERENCES = {
 CARDS = sorted(REPO.glob("results/*/*/seed-*/README.md"))
 KEPT = sorted(path.parent for path in (REPO / "results").glob("*/*/seed-*/config.json"))
 
-pytestmark = pytest.mark.one_host
-
 
 @pytest.mark.parametrize("folder", KEPT, ids=lambda folder: "-".join(folder.parts[-3:]))
 def test_kept_translations_have_the_kept_scores(folder: Path) -> None:

@@ -29,8 +29,7 @@ from tests.frozen.cases.plans import SCRIPTS
 from tests.interpreter import executable, ran
 from tests.support import REPO
 
-# plans are text: they are the same on every host
-pytestmark = [pytest.mark.system, pytest.mark.one_host]
+pytestmark = pytest.mark.system
 PARSERS = {
     "capsnmt.corpora": preparation,
     "capsnmt.analysis": analysis,
