@@ -39,6 +39,13 @@ def observed() -> None:
         print(kept_megabytes(), file=sys.stderr, flush=True)
 
 
+def on_a_full_disk() -> None:
+    """Run ``MODULE ARGUMENTS``, of which no file gets more than 80 KiB."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (80 << 10, 80 << 10))
+    sys.argv = sys.argv[1:]
+    forked.execute(sys.argv[0])
+
+
 def use_a_model() -> None:
     """Train and decode with a model, as a program does that runs no command."""
     from tests.support import build

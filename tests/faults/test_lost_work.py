@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import sys
 from pathlib import Path
@@ -13,10 +14,11 @@ from typing import List
 import pytest
 
 from capsnmt import files
+from capsnmt.launch.__main__ import main as launch
 from capsnmt.process import package_path
 from capsnmt.steps import Step, StepRecords
 from tests.commands import printed
-from tests.interpreter import ran
+from tests.interpreter import executable, interpreter
 from tests.kills.launch import LAUNCHER
 from tests.small_row import BY_EPOCHS, arguments
 from tests.support import PLUGIN, REPO
@@ -45,15 +47,17 @@ def test_a_launch_without_utf8_and_without_asserts_ends_with_its_scores(
 
 
 @pytest.mark.system
-def test_a_training_on_a_full_disk_names_the_file(row: List[str], tmp_path: Path) -> None:
+def test_a_training_on_a_full_disk_names_the_file(
+    row: List[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
     """Files of at most 80 KiB stand for the disk: its log fits, its checkpoint does not."""
-    limited = ["bash", "-c", 'ulimit -f 80; exec "$@"', "-", sys.executable, "-m", LAUNCHER]
-    done = ran([*limited, *row, "--output", tmp_path])
-    last = done.stderr.splitlines()[-1]
-    assert done.returncode == 1, done.stderr
-    assert re.search(r"^error: train failed with .* \(OSError: .*File too large: .*\.pt", last), (
-        last
-    )
+    program = shlex.quote(str(interpreter()))
+    limited = f'#!/bin/sh\nshift\nexec {program} -m tests.faults.surroundings:on_a_full_disk "$@"\n'
+    monkeypatch.setattr(sys, "executable", str(executable(tmp_path / "python", limited)))
+    assert launch([*row, "--output", str(tmp_path)]) == 1
+    last = capsys.readouterr().err.splitlines()[-1]
+    found = r"^error: train failed with .* \(OSError: .*File too large: .*\.pt"
+    assert re.search(found, last), last
 
 
 @pytest.fixture

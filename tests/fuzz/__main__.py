@@ -18,10 +18,11 @@ from pathlib import Path
 from signal import SIGKILL, SIGXCPU
 from typing import Callable, Dict, List, NoReturn, Optional, Sequence, Tuple
 
-from tests.forked import become
+from tests.forked import INTERPRETER, become
 from tests.fuzz import filesystems
 from tests.fuzz.commands import COMMANDS, Command
 from tests.fuzz.mutations import spoil_arguments, spoil_environment, spoil_file
+from tests.interpreter import interpreter
 from tests.support import PLUGIN
 
 BOUND = 60  # seconds of processor time, some fifty times what a command needs
@@ -74,6 +75,8 @@ def run_case(
     shutil.copytree(template, folder, symlinks=True)
     times = chance.choice((1, 1, 2)) if spoils and not place else 0
     arguments, environment, done = spoil(command, folder, chance, times)
+    if not environment and place in ("", "odd name"):  # others are of interpreters of their own
+        environment = {INTERPRETER: str(interpreter())}
     environment = {"TMPDIR": str(temporary), **environment}  # a case that is killed leaves files
     done = done or f"{place or 'nothing spoilt'}, folder {folder.name!r}"
     outside = _listing(case, folder)

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence
 
 from tests.corpora.conftest import tree
+from tests.forked import INTERPRETER
+from tests.interpreter import interpreter
 from tests.kills.launch import LAUNCHER, command, results, started, write_sources
 
 STAGES = ("prepare", "train", "average", "generate news", "score news")
@@ -108,6 +110,8 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     args = parser.parse_args(argv)
     work = Path(tempfile.mkdtemp(prefix="kills-"))
     os.environ["TMPDIR"] = str(work)  # what is killed leaves its temporary files
+    if args.kinds == "kill":  # a full disk is that of interpreters which the launcher starts itself
+        os.environ[INTERPRETER] = str(interpreter())
     expected = reference(work)
     print({name: round(seconds, 2) for name, seconds in expected.seconds.items()})
     wrong = 0
