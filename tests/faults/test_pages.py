@@ -16,11 +16,12 @@ import pytest
 from tests.commands import command, is_refusal, printed, succeed
 from tests.interpreter import ran
 from tests.kills.launch import write_sources
+from tests.launch.conftest import Launch, launch, plan
 from tests.small_row import arguments
 from tests.support import PLUGIN, REPO
 from tests.translate.conftest import runs
 
-__all__ = ["runs"]  # a fixture
+__all__ = ["launch", "plan", "runs"]  # fixtures
 
 pytestmark = pytest.mark.system
 
@@ -107,7 +108,7 @@ def test_the_readme_names_the_error_without_the_plugin(
 
 
 def test_a_recipe_is_looked_for_beside_its_row_or_where_it_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plan: Launch, launch: Launch
 ) -> None:
     write_sources(tmp_path / "rows")
     row = tmp_path / "rows" / "tiny.yaml"
@@ -117,11 +118,10 @@ def test_a_recipe_is_looked_for_beside_its_row_or_where_it_is_named(
     named = ("--set", "data.recipe=../rows/recipe.yaml")
     for folder, chosen in {"written": (), "named": named}.items():
         written = ("--write-config", f"../new/{folder}/tiny.yaml")
-        succeed("capsnmt.launch", "--config", "../rows/tiny.yaml", *chosen, *written)
+        launch("--config", "../rows/tiny.yaml", *chosen, *written)
     monkeypatch.chdir(tmp_path)
     for row in ("rows/tiny.yaml", "new/written/tiny.yaml", "new/named/tiny.yaml"):
-        printed = succeed("capsnmt.launch", "--config", row, "--cpu", "--dry-run")
-        (words,) = re.findall(r"-m capsnmt\.corpora (.*)", printed)
+        (words,) = re.findall(r"-m capsnmt\.corpora (.*)", plan("--config", row, "--cpu"))
         assert Path(shlex.split(words)[0]).samefile("rows/recipe.yaml")
 
 
