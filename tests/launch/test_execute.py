@@ -18,7 +18,7 @@ from capsnmt.checkpoints.resume import num_updates
 from capsnmt.report.__main__ import main as report
 from tests.interpreter import executable
 from tests.launch.conftest import Launch
-from tests.small_row import SMALL
+from tests.small_row import SMALL, arguments
 
 pytestmark = pytest.mark.system
 
@@ -35,13 +35,6 @@ def write(folder: Path, name: str, text: str) -> Path:
     path = folder / f"{name}.yaml"
     path.write_text(text, "utf-8")
     return path
-
-
-@pytest.fixture
-def given(prepared: Path, tmp_path: Path) -> List[object]:
-    """The data, the device and the folder of the launches."""
-    place = ["--prepared", prepared, "--output", tmp_path / "runs"]
-    return [*place, "--cpu", "--threads", "1"]
 
 
 def test_a_complete_run_is_left_as_it_is_and_only_what_was_lost_is_made_again(
@@ -109,14 +102,15 @@ def test_a_finished_training_whose_checkpoints_were_deleted_is_not_repeated(
     assert (run / "scores.json").is_file()
 
 
-@pytest.mark.parametrize("lost", ["config.json", "training.json"])
 def test_a_training_that_has_lost_its_record_is_refused_until_its_checkpoints_are_gone(
-    lost: str, launch: Launch, words: List[str], run: Path
+    launch: Launch, words: List[str], run: Path
 ) -> None:
-    (run / lost).unlink()
-    assert f"has a training without {lost}, which says what" in launch(*words, status=2)
-    for name in ("config.json", "training.json"):
-        (run / name).unlink(missing_ok=True)
+    for lost in ("training.json", "config.json"):
+        kept = (run / lost).rename(run / "kept")
+        assert f"has a training without {lost}, which says what" in launch(*words, status=2)
+        kept.rename(run / lost)
+    for lost in ("training.json", "config.json"):
+        (run / lost).unlink()
     shutil.rmtree(run / "checkpoints")
     assert "-- train: 1,000 updates" in launch(*words)
 
@@ -174,15 +168,15 @@ def test_a_run_on_a_gpu_is_not_resumed_without_one(
 
 
 def test_more_gpus_than_there_are_are_refused(
-    launch: Launch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    launch: Launch, words: List[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for count, words in ((0, "none of"), (1, "1 of this machine; give --gpus 1..1")):
+    for count, found in ((0, "none of"), (1, "1 of this machine; give --gpus 1..1")):
         monkeypatch.setattr("torch.cuda.device_count", lambda count=count: count)
         refused = launch("--config", "multi30k/baseline", "--gpus", 2, status=2)
-        assert f"--gpus is 2, but torch can use {words}" in refused
+        assert f"--gpus is 2, but torch can use {found}" in refused
     # those of several nodes are not of this machine
-    row = ["--config", write(tmp_path, "tiny", SMALL), "--prepared", tmp_path, "--gpus", 2]
-    assert "has no prepared data" in launch(*row, "--nodes", 2, status=2)
+    row = [*words[:2], "--prepared", tmp_path, "--gpus", 2, "--nodes", 2]
+    assert "has no prepared data" in launch(*row, status=2)
 
 
 def test_a_missing_tokeniser_of_the_target_language_is_refused(
@@ -194,9 +188,8 @@ def test_a_missing_tokeniser_of_the_target_language_is_refused(
 
 
 def test_data_that_differ_from_the_settings_are_refused(
-    launch: Launch, given: List[object], tmp_path: Path
+    launch: Launch, words: List[str], tmp_path: Path
 ) -> None:
-    words = ["--config", write(tmp_path, "tiny", SMALL), *given]
     overrides = "generate.model-overrides=\"{'max_source_positions': 6}\""
     for assignment, message in (
         ("data.test-sets.old.2014=test1", "data.test-sets.old.2014 is not in the data"),
@@ -215,12 +208,11 @@ def test_data_that_differ_from_the_settings_are_refused(
 
 
 def test_data_that_are_not_whole_are_refused(
-    launch: Launch, given: List[object], prepared: Path, tmp_path: Path
+    launch: Launch, words: List[str], prepared: Path, tmp_path: Path
 ) -> None:
     """As a copy that was cut off, or a folder of which something was deleted."""
-    given[1] = data = tmp_path / "data"
-    words = ["--config", write(tmp_path, "tiny", SMALL), *given]
-    shutil.copytree(prepared, data)
+    data = shutil.copytree(prepared, tmp_path / "data")
+    words += ["--prepared", str(data)]
     for name, cut, message in (
         ("bin/dict.en.txt", None, "bin/dict.en.txt: there is no such dictionary; restore it"),
         ("bin/train.en-de.de.idx", None, "train.*.de.bin and .idx are not there, or are cut; res"),
@@ -283,7 +275,7 @@ def test_a_run_is_resumed_from_inside_its_folders(
 
 
 def test_runs_side_by_side_are_those_of_one_after_another(
-    launch: Launch, given: List[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    launch: Launch, prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The baseline comes first, then the others at once."""
     monkeypatch.chdir(tmp_path)
@@ -293,7 +285,7 @@ def test_runs_side_by_side_are_those_of_one_after_another(
     for name, rate in (("one", 0.01), ("two", 0.02)):
         write(configs, name, f"extends: baseline\ntrain: {{lr: {rate}}}\n")
     rows = ["--dataset", "tiny", "--rows", "all", "--baseline", "baseline"]
-    words = [*rows, *given, "--set", "score.samples=20"]
+    words = [*rows, *arguments(prepared, tmp_path)[2:], "--set", "score.samples=20"]
     said = [line for line in launch(*words, "--jobs", "2").splitlines() if line[:2] == "=="]
     first = said.index("== baseline, seed 1: done")
     assert [line.partition(",")[0] for line in said[:first]] == ["== baseline"]
@@ -358,9 +350,8 @@ def test_runs_side_by_side_have_gpus_of_their_own(
     each: int,
     expected: Set[str],
     launch: Launch,
-    given: List[object],
+    words: List[str],
     children: Callable[[int], Path],
-    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Of those that the launcher sees; where they do not suffice, they are shared."""
@@ -370,8 +361,8 @@ def test_runs_side_by_side_have_gpus_of_their_own(
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     found = 4 if visible is None else visible.count(",") + 1
     monkeypatch.setattr(torch.cuda, "device_count", lambda: found)
-    words = ["--config", write(tmp_path, "tiny", SMALL), *given[:-3], "--gpus", each]
-    launch(*words, "--seeds", "1,2", "--jobs", "2", status=1)
+    words.remove("--cpu")
+    launch(*words, "--gpus", each, "--seeds", "1,2", "--jobs", "2", status=1)
     assert {path.read_text("utf-8").strip() for path in notes.glob("gpus-*")} == expected
 
 
