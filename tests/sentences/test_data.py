@@ -17,6 +17,7 @@ from capsnmt.sentences import build, logical_inference, senteval
 from capsnmt.sentences.build import balance, bigram_shift, sentence_length, word_content
 from capsnmt.sentences.logical_inference import parse, read_file, relation
 from capsnmt.sentences.senteval import TASKS
+from tests.corpora.conftest import tree
 from tests.corpora.server import serving
 from tests.real_data import library, real_data
 
@@ -111,10 +112,6 @@ def test_the_classes_of_a_split_are_mixed() -> None:
 SIZES = ["--train", "40", "--test", "10"]
 
 
-def contents(folder: Path) -> Dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
-
-
 def lines(path: Path) -> List[Tuple[str, ...]]:
     return [tuple(line.split("\t")) for line in path.read_text("utf-8").splitlines()]
 
@@ -143,8 +140,8 @@ def test_generated_pairs_agree_with_their_files_and_labels(logic: Path, tmp_path
     assert sum(len(lines(logic / f"{part}0")) for part in seen) == 21
     for seed in ("1", "2"):
         logical_inference.main(["--output", str(tmp_path / seed), *SIZES, "--seed", seed])
-    assert contents(tmp_path / "1") == contents(logic)
-    assert contents(tmp_path / "2")["train5"] != contents(logic)["train5"]
+    assert tree(tmp_path / "1") == tree(logic)
+    assert tree(tmp_path / "2")["train5"] != tree(logic)["train5"]
 
 
 def test_splits_are_disjoint_and_training_has_at_most_six_operators(logic: Path) -> None:
@@ -179,7 +176,7 @@ def test_built_tasks_have_as_many_of_each_class_in_senteval_files(tmp_path: Path
             assert Counter(labels[split]) == dict.fromkeys(classes, size)
         assert labels["train"] != sorted(labels["train"])
         file = TASKS[name].file
-        assert contents(tmp_path / "one")[file] == contents(tmp_path / "two")[file]
+        assert tree(tmp_path / "one")[file] == tree(tmp_path / "two")[file]
 
 
 @pytest.mark.parametrize("name", ["train5", TASKS["SentLen"].file])
@@ -193,10 +190,10 @@ def test_a_file_of_the_users_own_is_not_replaced(
     main, *words = (logical_inference.main, *SIZES) if name == "train5" else (build.main, *built)
     given = [*map(str, words), "--output", str(output)]
     assert main(given) == main(given) == 0
-    made = contents(output)
+    made = tree(output)
     (output / "manifest.json").unlink()
     assert main(given) == 0
-    assert contents(output) == made
+    assert tree(output) == made
     for kept in [path for path in output.iterdir() if path.name not in (name, ".lock")]:
         kept.unlink()
     (output / name).write_text("mine", "utf-8")
@@ -207,10 +204,10 @@ def test_a_file_of_the_users_own_is_not_replaced(
     assert {path.name for path in output.iterdir()} == {".lock", "manifest.json"}
     shutil.rmtree(output)
     assert main(given) == 0
-    made = contents(output)
+    made = tree(output)
     other = ["--seed", "2"] if name == "train5" else ["--length-bounds", "4,8,12,15"]
     assert "is there, and not of this command" in refused(main, *given, *other)
-    assert contents(output) == made
+    assert tree(output) == made
 
 
 FILE = "subj_number.txt"

@@ -216,6 +216,7 @@ def test_a_job_that_its_user_cancels_saves_and_does_not_return(
     assert "(rank 1): tcp://127.0.0.1:" in console
 
 
+@pytest.mark.nightly  # with every commit tests/launch/test_slurm.py has what is submitted
 def test_a_row_waits_for_the_job_of_its_baseline(
     cluster: None, corpus: Path, tmp_path: Path
 ) -> None:
