@@ -98,7 +98,7 @@ def test_differences_that_are_none_are_found_in_one_of_twenty_experiments(
             assert 0.05 - tolerance - least <= found <= 0.05 + tolerance, (source, seeds)
 
 
-@pytest.mark.parametrize("experiments", [400, pytest.param(3000, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("experiments", [200, pytest.param(3000, marks=pytest.mark.nightly)])
 def test_the_planned_power_is_that_of_drawn_experiments(experiments: int) -> None:
     random, tolerance = np.random.default_rng(7), 0.02 + 2 * (0.25 / experiments) ** 0.5
     for source, seeds in (("seeds", 4), ("sentences", 5)):

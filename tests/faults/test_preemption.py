@@ -237,20 +237,6 @@ def test_two_processes_by_torchrun_stop_when_one_is_asked(
     assert 2 <= content(last)["updates"] < 400
 
 
-@pytest.mark.nightly  # as many interpreters as the test before, for what torchrun does by itself
-@pytest.mark.one_host
-def test_two_processes_end_with_torchrun(
-    prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    with started(LAUNCHER, [*long_row(prepared, tmp_path), "--cpu", "2"]) as running:
-        assert running.reaches("  update 2/"), running.errors
-        os.kill(int(Path(f"/proc/{rank(running, 0)}/stat").read_text().split()[3]), signal.SIGKILL)
-        assert running.end() == 1
-        assert "train failed with signal 9 (probably out of memory: " in running.errors[-1]
-        wait_for_end(running)
-
-
 # an interpreter of a training that does not listen
 DEAF = """#!/bin/sh
 trap '' INT TERM

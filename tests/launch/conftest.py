@@ -60,7 +60,7 @@ def launch(capsys: pytest.CaptureFixture) -> Launch:
         ended = main([*map(str, arguments)])
         printed = capsys.readouterr()
         assert ended == status, printed.out + printed.err
-        assert not status or printed.err.count("\n") == 1, printed.err
+        assert not status or len(printed.err.strip().splitlines()) == 1, printed.err
         return printed.out + printed.err
 
     return run

@@ -115,6 +115,15 @@ def test_a_training_that_has_lost_its_record_is_refused_until_its_checkpoints_ar
     assert "-- train: 1,000 updates" in launch(*words)
 
 
+def test_a_training_that_is_killed_may_have_had_too_little_memory(
+    launch: Launch, words: List[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = executable(tmp_path / "python", "#!/bin/sh\nkill -9 $$\n")
+    monkeypatch.setattr(sys, "executable", str(python))
+    said = launch(*words, status=1)
+    assert "train failed with signal 9 (probably out of memory: give a smaller batch.max-" in said
+
+
 def test_an_average_of_fewer_updates_is_not_that_of_a_longer_training(
     launch: Launch, words: List[str], run: Path
 ) -> None:
