@@ -24,6 +24,7 @@ from tests.support import PLUGIN, REPO
 pytestmark = pytest.mark.system
 # what tells pip and uv something, of which a test knows nothing
 OF_THE_MACHINE = re.compile(r"PIP_|UV_|.*_CA_BUNDLE$|SSL_CERT|.*_PROXY$|.*_proxy$")
+UV = Path(sys.prefix, "bin", "uv")
 TOOLS = (
     *("bash", "cat", "cksum", "cut", "dirname", "flock", "grep", "head", "mktemp", "nproc"),
     *("readlink", "rm", "sed", "tail", "tee"),
@@ -101,16 +102,15 @@ def bare(folder: Path) -> Path:
     """The interpreter of an environment with pip, and with the uv of ours."""
     subprocess.run([sys.executable, "-m", "venv", folder / "bare"], check=True)
     python = folder / "bare" / "bin" / "python"
-    uv = Path(sys.prefix, "bin", "uv")
-    if not uv.exists():
-        pytest.skip(f"NOT TESTED: {uv} does not exist; the scripts install it")
-    python.with_name("uv").symlink_to(uv)
+    if not UV.exists():
+        pytest.skip(f"NOT TESTED: {UV} does not exist; the scripts install it")
+    python.with_name("uv").symlink_to(UV)
     return python
 
 
 def installs(python: Path, words: str, told: str, **variables: str) -> subprocess.CompletedProcess:
     """Run ``install`` of scripts/venv.sh where pip has a file of settings, and no package."""
-    uninstall = [python, "-m", "pip", "uninstall", "-qy", "wanted"]
+    uninstall = [UV, "pip", "uninstall", "--quiet", "--python", python, "wanted"]
     subprocess.run(uninstall, check=True, capture_output=True)
     settings = python.parents[1] / "told.conf"
     settings.write_text(f"[global]\n{told}\n", "utf-8")
