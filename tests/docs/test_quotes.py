@@ -42,6 +42,7 @@ SYSTEMS = {
     "a pre-norm baseline": "baseline_prenorm",
     "attention residuals": "chen2026_attention_residuals",
     "DropHead": "zhou2020_drop_head",
+    "orthogonality": "yun2021_orthogonality",
 }
 
 
