@@ -52,11 +52,14 @@ def rows(options: Namespace) -> Iterator[Tuple[str, Dict[str, Any]]]:
             f"--config with score.tokenized"
         )
     source, target = manifest.languages
+    score = {"remove-bpe": manifest.subwords}
+    if manifest.tokenisers.get(target, "").startswith("none"):  # the references are tokens too
+        score["detokenize"] = "none"
     of_the_data = {
         "dataset": options.prepared.resolve().name,
         "data": {"source-lang": source, "target-lang": target, "test-sets": manifest.test_sets},
         "train": {"share-all-embeddings": manifest.segmentation.get("joint", True)},
-        "score": {"remove-bpe": manifest.subwords},
+        "score": score,
     }
     for arch in filter(None, (options.baseline, options.arch)):
         merged = files.load(bundled_folder("configs") / "own.yaml")

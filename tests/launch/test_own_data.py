@@ -41,6 +41,10 @@ def test_data_of_a_recipe_keep_what_it_says(plan: Launch, launch: Launch, mine: 
     change(mine, segmentation={"method": "sentencepiece", "size": 9, "joint": False})
     assert " --share-all-embeddings " not in plan(*own)
     assert " --remove-bpe sentencepiece " in plan(*own)
+    change(mine, tokenisers={"en": "none-lowercase", "de": "moses"})
+    assert " --detokenize moses " in plan(*own)
+    change(mine, tokenisers={"en": "moses", "de": "none"})
+    assert " --detokenize none " in plan(*own)
     change(mine, recipe={"tokenised-by": {"en": "moses", "de": "moses"}})
     assert "was published as tokens; give --dataset" in launch(*own, status=2)
 
