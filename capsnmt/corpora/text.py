@@ -10,7 +10,7 @@ import logging
 import re
 import tempfile
 import unicodedata
-from typing import Callable, Dict
+from typing import Any, Callable, Dict
 
 from capsnmt.corpora.parallel import chunk_of, lines_of
 
@@ -28,13 +28,39 @@ BETWEEN_DIGITS = re.compile("(?<=[0-9])[\u00a0\u2009\u202f](?=[0-9])")
 
 LOWERCASE = "lowercase"
 
+# Besides letters and digits, and their marks, what is a part of a word: Armenian's emphasis and its
+# exclamation and question marks, the geresh and gershayim of Hebrew, the tsheg of Tibetan.
+IN_WORDS = "\u055b\u055c\u055e\u05f3\u05f4\u0f0b"
+
 LineFunction = Callable[[str], str]
 
 
-def _moses(language: str, normalise: bool = True, escape: bool = False) -> LineFunction:
-    from sacremoses import MosesPunctNormalizer, MosesTokenizer
+def _is_in_word(character: str) -> bool:
+    # marks of a letter, and what joins letters or says where a word may be split
+    return character in IN_WORDS or unicodedata.category(character) in ("Mn", "Mc", "Me", "Cf")
 
-    normaliser, tokeniser = MosesPunctNormalizer(language), MosesTokenizer(language)
+
+def _moses_tokeniser(language: str) -> Any:
+    """Build Moses' tokeniser.
+
+    **D**: it would take each mark that no composed letter has (Thai, Khmer, Yoruba, ...) and each
+    joiner (Persian, Malayalam, ...) for a token, and no detokeniser knows where the spaces were.
+    """
+    from sacremoses import MosesTokenizer
+
+    tokeniser = MosesTokenizer(language)
+    other, _ = tokeniser.PAD_NOT_ISALNUM
+    tokeniser.PAD_NOT_ISALNUM = (
+        other,
+        lambda found: found[0] if _is_in_word(found[0]) else f" {found[0]} ",
+    )
+    return tokeniser
+
+
+def _moses(language: str, normalise: bool = True, escape: bool = False) -> LineFunction:
+    from sacremoses import MosesPunctNormalizer
+
+    normaliser, tokeniser = MosesPunctNormalizer(language), _moses_tokeniser(language)
 
     def tokenise(line: str) -> str:
         # D: 10 000 stays this number: two words, which the detokeniser does not join
@@ -49,11 +75,9 @@ def _moses(language: str, normalise: bool = True, escape: bool = False) -> LineF
 
 
 def _characters(language: str) -> LineFunction:
-    from sacremoses import MosesTokenizer
-
     # The text between the characters is mostly Latin; sacremoses' rules for Chinese, which expect
     # unsegmented text, take seconds to build. D: Chinese quotes and dashes stay as they are.
-    tokeniser = MosesTokenizer("en")
+    tokeniser = _moses_tokeniser("en")
     return lambda line: tokeniser.tokenize(
         CHINESE.sub(r" \1 ", line), return_str=True, escape=False
     )

@@ -29,6 +29,10 @@ AT_SHORT_WORDS = re.compile(
     r"(?:(?<=\b[^\W\d_])|(?<=\b[^\W\d_]{2})) ' (?=[^\W\d_])"
     r"|(?<=[^\W\d_]) ' (?=[^\W\d_]{1,2}\b)"
 )
+# what ends a sentence or a part of it, of which Moses knows those of Latin letters: Arabic, Indic,
+# Armenian, Ethiopic, Khmer, Burmese, Tibetan
+ENDS = "\u0589\u055d\u060c\u061b\u061f\u06d4\u0964\u0965\u0f0d\u0f0e\u104a\u104b\u1361-\u1368"
+BEFORE_ENDS = re.compile(rf" (?=[{ENDS}\u17d4\u17d5])")
 # what a tokeniser makes of an address: its parts end where a word follows a word. A question mark
 # belongs to it before NAME =, a colon before a port.
 ADDRESS = re.compile(
@@ -108,7 +112,7 @@ def moses_detokenizer(lang: Optional[str]) -> Callable[[str], str]:
     **D**: Moses has rules for the apostrophes of English, French and Italian. Of other languages it
     would take each for a quote, and leave spaces: l' home, zo' n. One between letters is part of a
     word where a language uses it so, and elsewhere where one of its sides has two letters at most.
-    The parts of an address are joined, too.
+    The parts of an address are joined, too, and the ends of sentences in other scripts.
     """
     from sacremoses import MosesDetokenizer
 
@@ -125,7 +129,7 @@ def moses_detokenizer(lang: Optional[str]) -> Callable[[str], str]:
             line = apostrophe.sub("'", line)
         if base == "ca":
             line = line.replace("l · l", "l·l")
-        text = moses.detokenize(line.split())
+        text = BEFORE_ENDS.sub("", moses.detokenize(line.split()))
         return NO_SPACE.sub("", text) if base in WITHOUT_SPACES else text
 
     return detokenize
