@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass
 from functools import partial
 from importlib import metadata
-from typing import Any, Callable, Dict, List, Optional, Sequence
+from typing import Any, Callable, Dict, List, Optional, Sequence, Type
 
 import numpy as np
 from sacrebleu.metrics import BLEU, CHRF, TER
@@ -23,7 +23,7 @@ from capsnmt.cli import ConfigurationError
 from capsnmt.evaluation.outputs import Output
 from capsnmt.evaluation.scores import COMPOUND_SPLIT, METRICS, MULTI_BLEU, Score
 from capsnmt.evaluation.test_set import TestSet
-from capsnmt.evaluation.text import WITHOUT_SPACES, base_language
+from capsnmt.evaluation.text import BETWEEN_CJK, WITHOUT_SPACES, base_language
 
 DECIMALS = 9
 HYPHEN = re.compile(r"(\S)-(\S)")
@@ -41,6 +41,20 @@ class ShownTER(TER):
 
         shown = tqdm(hypotheses, "  TER", unit=" segments", leave=False, disable=None)
         return super()._extract_corpus_statistics(shown, references)
+
+
+def without_word_spaces(kind: Type[Any]) -> Type[Any]:
+    """Return a metric that takes the words of Japanese together, which a user has set apart.
+
+    **D**: such text has no spaces once it is detokenised, and those of its reference are none to
+    MeCab and TER but ends of words: a perfect translation would have a TER of 40.
+    """
+
+    class Joined(kind):  # type: ignore[misc]
+        def _preprocess_segment(self, sent: str) -> str:
+            return str(super()._preprocess_segment(BETWEEN_CJK.sub("", sent)))
+
+    return Joined
 
 
 def build_metrics(
@@ -65,9 +79,12 @@ def build_metrics(
     """
     base = base_language(target_lang)
     asian = base in WITHOUT_SPACES
+    of_words: List[Type[Any]] = [BLEU, ShownTER]
+    if base == "ja":
+        of_words = [*map(without_word_spaces, of_words)]
     try:
         # test_set.py warns of tokens, once an output
-        bleu = BLEU(trg_lang=base, force=True, references=references)
+        bleu = of_words[0](trg_lang=base, force=True, references=references)
     except (ImportError, RuntimeError):  # MeCab is sacreBLEU's own extra
         raise ConfigurationError(
             f"BLEU for {target_lang!r} needs MeCab; pip install 'sacrebleu[{base}]'"
@@ -76,7 +93,7 @@ def build_metrics(
         "bleu": lambda: bleu,
         "chrf": lambda: CHRF(references=references),
         "chrf++": lambda: CHRF(word_order=2, references=references),
-        "ter": lambda: ShownTER(normalized=asian, asian_support=asian, references=references),
+        "ter": lambda: of_words[1](normalized=asian, asian_support=asian, references=references),
     }
     chosen = {*names} - ({"chrf++"} if asian else set())
     return {key: build() for key, build in metrics.items() if key in chosen}

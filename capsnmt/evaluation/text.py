@@ -19,7 +19,7 @@ CJK += "\u2e80-\u303f\u3040-\u30ff\u3100-\u33ff\u3400-\u9fff\uf900-\ufaff\ufe30-
 CJK += "\U00020000-\U0003ffff"
 # also within 54,000 and 10:30, which jieba splits
 NO_SPACE = re.compile(rf"(?<=[{CJK}]) +| +(?=[{CJK}])|(?<=\d,) +(?=\d{{3}}\b)|(?<=\d:) +(?=\d)")
-
+BETWEEN_CJK = re.compile(rf"(?<=[{CJK}]) +(?=[{CJK}])")
 
 # languages with apostrophes that Moses knows, and those where one between letters is part of a word
 WITH_APOSTROPHES = ("en", "fr", "it")

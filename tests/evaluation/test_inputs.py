@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Dict, List, Optional
 
@@ -10,10 +11,12 @@ import pytest
 from fairseq.data.data_utils import post_process
 from hypothesis import given
 from hypothesis import strategies as st
+from sacrebleu.tokenizers.tokenizer_base import BaseTokenizer
 
 from capsnmt.evaluation.outputs import parse_generate_output
 from capsnmt.evaluation.text import REMOVE_BPE, moses_detokenizer, remove_bpe
 from tests.evaluation.conftest import Evaluate, Refuse, scores
+from tests.evaluation.outputs import generated, write_lines
 
 # sentences as fairseq prints them: no line end and no tab inside, everything else may be
 SENTENCE = st.text(st.characters(blacklist_characters="\n\t", blacklist_categories=["Cs"]))
@@ -104,3 +107,28 @@ def test_segment_scores_are_read_from_the_file_of_comet_score(
     given = ["--reference", files["reference"], "--segment-scores", "COMET", f"x={path}"]
     document = evaluate(f"x={files['good']}", *given)
     assert scores(document, "COMET") == {"x": pytest.approx(sum(range(12)) / 12)}
+
+
+class AtSpaces(BaseTokenizer):
+    """What MeCab does with spaces, without its dictionary."""
+
+    def __call__(self, line: str) -> str:
+        return " ".join(re.findall(r"\S\S?", line))
+
+    def signature(self) -> str:
+        return "spaces"
+
+
+def test_words_that_were_set_apart_cost_no_score(
+    tmp_path: Path, evaluate: Evaluate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As docs/data.md advises for Japanese: the detokeniser puts them together."""
+    module = "sacrebleu.tokenizers.tokenizer_ja_mecab.TokenizerJaMecab"
+    monkeypatch.setattr(module, AtSpaces)
+    lines = ["わたし は 日本 の 学生 です 。", "東京 の どこ に い ます か ？"] * 6
+    given = ["--reference", write_lines(tmp_path / "reference", lines), "--target-lang", "ja"]
+    for texts, kind in ((generated(lines), "generate"), (lines, "plain")):
+        output = write_lines(tmp_path / kind, texts)
+        document = evaluate(output, *given, "--input", kind)
+        found = [scores(document, metric)[str(output)] for metric in ("bleu", "chrf", "ter")]
+        assert found == pytest.approx([100, 100, 0])
