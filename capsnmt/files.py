@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import fcntl
 import hashlib
 import os
@@ -153,6 +154,17 @@ def locked(path: Path, waiting: str, say: Callable[[str], None] = print) -> Iter
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+def without_folders(value: Any) -> Any:
+    """Return a value whose absolute paths have lost their folders, those of this machine."""
+    if isinstance(value, argparse.Namespace):
+        return argparse.Namespace(**without_folders(vars(value)))
+    if isinstance(value, dict):
+        return {key: without_folders(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [without_folders(each) for each in value]
+    return Path(value).name if isinstance(value, str) and value.startswith("/") else value
 
 
 def bundled_folder(kind: str) -> Path:

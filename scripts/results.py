@@ -10,7 +10,6 @@ model is kept where it is asked for, with the data that its text needs in ``resu
 
 from __future__ import annotations
 
-import argparse
 import shlex
 import shutil
 import sys
@@ -28,7 +27,7 @@ from capsnmt.evaluation.outputs import read_output
 from capsnmt.evaluation.scores import METRICS, MULTI_BLEU, Comparison
 from capsnmt.evaluation.significance import corrected_together
 from capsnmt.evaluation.text import TextFormat, text_format
-from capsnmt.files import atomic_writer, replacing, sha256
+from capsnmt.files import atomic_writer, replacing, sha256, without_folders
 from capsnmt.runs.comparison import settings_of
 from capsnmt.runs.finished import FinishedRun
 from capsnmt.runs.learning_curve import LearningCurve, read_learning_curve
@@ -85,17 +84,6 @@ def write_table(path: Path, points: Dict[int, float]) -> None:
     with atomic_writer(path) as file:
         file.write("update\tloss\n")
         file.writelines(f"{update}\t{loss}\n" for update, loss in sorted(points.items()))
-
-
-def without_folders(value: Any) -> Any:
-    """Return a value without the folders of this machine, which tell nobody anything."""
-    if isinstance(value, argparse.Namespace):
-        return argparse.Namespace(**without_folders(vars(value)))
-    if isinstance(value, dict):
-        return {key: without_folders(each) for key, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [without_folders(each) for each in value]
-    return Path(value).name if isinstance(value, str) and value.startswith("/") else value
 
 
 def keep(place: RunFolder, folder: Path) -> None:

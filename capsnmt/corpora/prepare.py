@@ -27,6 +27,7 @@ from capsnmt.files import (
     plain_or_gzipped,
     sha256,
     temporary_path,
+    without_folders,
 )
 from capsnmt.forms import SHARE
 from capsnmt.steps import Step, StepRecords, run_step
@@ -266,7 +267,8 @@ class Preparation:
     def check_unchanged(self) -> None:
         """Raise unless a complete folder is of this recipe and of these sources."""
         manifest = PreparedData(self.folder).read_manifest()
-        ours, theirs = self.recipe.decisive(), manifest.recipe
+        # the user's files may lie elsewhere now: their content is compared
+        ours, theirs = map(without_folders, (self.recipe.decisive(), manifest.recipe))
         changes = [key for key in {**ours, **theirs} if ours.get(key) != theirs.get(key)]
         changes = changes or [*self._changed_sources(manifest.sources)]
         if changes:
@@ -285,8 +287,8 @@ class Preparation:
                 if step and wanted not in ("", known.get(name), step.command):
                     yield f"the checksum of {name}"
             return
-        for name, checksum in known.items():
-            path = plain_or_gzipped(self.local / name)
+        for needed, (name, checksum) in zip(self.recipe.needed(), known.items()):
+            path = plain_or_gzipped((self.local / needed).with_name(Path(name).name))
             if path.name != Path(name).name:  # packed since
                 same = has_checksum(path, checksum, packed=True)
             else:  # a large file was read when it was prepared

@@ -266,6 +266,28 @@ def test_the_same_files_by_another_path_are_the_same_text(files, run, monkeypatc
         run("--train", *words)
 
 
+def test_a_project_that_was_moved_has_the_same_text(files, run, refuse, monkeypatch):
+    words = ("--train", "a.en", "a.de", *SMALL)
+    sets = {split: [f"{split}/c.en", f"{split}/c.de"] for split in ("valid", "test")}
+    for number, (split, names) in enumerate(sets.items(), 1):
+        Path(split).mkdir()
+        for name in names:
+            Path(name).write_bytes(lines(range(number), name[-2:]))
+        words += (f"--{split}", *names)
+    printed = run(*words)
+    project = files / "project"
+    project.mkdir()
+    for path in [each for each in files.iterdir() if each != project]:
+        path.rename(project / path.name)
+    monkeypatch.chdir(project)
+    assert run(*words).splitlines() == [*printed.splitlines()[:2], "data-bin: out/bin"]
+    for name in ("test/c.de", "a.en"):
+        content = Path(name).read_bytes()
+        Path(name).write_bytes(content[::-1].lstrip() + b"\n")
+        refuse(words, "--output out holds own en-de", "the content of", "give another folder")
+        Path(name).write_bytes(content)
+
+
 @pytest.mark.parametrize("name", ["bin/script", "clean/train.de", "raw/test.en"])
 def test_a_folder_of_the_user_keeps_what_it_has_where_a_step_would_write(
     files, run, refuse, monkeypatch, name
