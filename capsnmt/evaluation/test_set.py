@@ -8,10 +8,11 @@ from typing import List, Optional, Sequence, Tuple
 
 from capsnmt.cli import ConfigurationError, say
 from capsnmt.evaluation.outputs import Output, Settings, read_lines, read_sentences
+from capsnmt.evaluation.text import END_APART
 from capsnmt.forms import MARKED, check_order, check_words, one_form, plain, read_texts
 from capsnmt.lines import blank_lines
 
-TOKENISED = 100  # as many sentences that end in " ." are tokens: sacreBLEU's own limit
+TOKENISED = 100  # as many sentences with a space before their end are tokens: sacreBLEU's own limit
 
 
 @dataclass(frozen=True)
@@ -101,10 +102,11 @@ def _compare_forms(
     names, texts = zip(*references)
     sides = [(label, translations), (", ".join(names), [*chain(*texts)])]
     for (name, lines), (other, others) in permutations(sides):
-        ends, theirs = (sum(line.endswith(" .") for line in text) for text in (lines, others))
-        if ends >= TOKENISED > theirs:
+        ends, theirs = ([*filter(END_APART.search, text)] for text in (lines, others))
+        if len(ends) >= TOKENISED > len(theirs):
             say(
-                f"warning: {ends} of {len(lines)} lines of {name} end in ' .', and {theirs} of "
+                f"warning: {len(ends)} of {len(lines)} lines of {name} end in "
+                f"{ends[0][-2:]!r}, and {len(theirs)} of "
                 f"{other}: one is of tokens, the other of text; give both in one form"
             )
         capitals = sum(line != line.lower() for line in others)

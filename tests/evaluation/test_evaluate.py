@@ -50,6 +50,9 @@ WARNINGS: Dict[str, Any] = {
     "100 of 100 lines of {tokens} as tokens end in ' .', and": [
         *("{tokens}", "--reference", "{long}", "--tokenized-reference", "{long}"),
     ],
+    "100 of 100 lines of {hindi} end in ' ।', and": [
+        *("{hindi}", "--input", "plain", "--reference", "{long}"),
+    ],
     "{lower} has no capital letter, and {reference} has": ["{lower}", "--input", "plain"],
     "{small} has no capital letter, and {good} has": ["{good}", "--reference", "{small}"],
     "a ({copy}) has the translations of a ({good})": ["a={good},{copy}"],
@@ -69,6 +72,7 @@ def test_what_makes_a_score_doubtful_is_said(
         "tokens": generated(["a house ."] * 100),
         "long": ["a house."] * 100,
         "spaced": ["a house ."] * 100,
+        "hindi": ["एक घर ।"] * 100,
         "lower": [line.lower() for line in REFERENCE],
         "small": [line.lower() for line in REFERENCE],
         "copy": generated(TOKENS),
