@@ -201,13 +201,14 @@ def parse_generate_output(
         the target language, if the log names it.
     """
     texts: Dict[str, Dict[int, str]] = {kind: {} for kind in "HS"}
-    language = current = None
+    languages: List[str] = []
+    current = None
     for line in text:
         record = RECORD.match(line)
         if not record:
             dictionary = DICTIONARY.search(line)
-            if dictionary:  # the source's is logged first
-                language = dictionary[1]
+            if dictionary:
+                languages.append(dictionary[1])
             continue
         kind, number = record[1], int(record[2])
         fields = line.split("\t", 2 if kind == "H" else 1)
@@ -236,4 +237,6 @@ def parse_generate_output(
                 "it some fairseqs drop the last batch) and without "
                 "--skip-invalid-size-inputs-valid-test"
             )
+    # the source's is logged first; a model of many languages logs all of them
+    language = languages[-1] if 0 < len({*languages}) < 3 else None
     return {kind: [of[n] for n in range(count)] for kind, of in present.items()}, language

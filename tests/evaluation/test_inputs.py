@@ -51,6 +51,8 @@ def test_any_decoding_order_comes_back_as_the_test_set(
         lines += record(number, texts[number], *further)
     expected = {"S": ["source"] * 6, "H": texts}
     assert parse_generate_output(lines + TRAILER, "gen.out") == (expected, "de")
+    of_many = [*lines, LOG[0].replace("[en]", "[fr]")]  # the target is any of them
+    assert parse_generate_output(of_many, "gen.out") == (expected, None)
 
 
 def test_empty_hypotheses_are_kept_with_and_without_their_tab() -> None:
