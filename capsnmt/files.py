@@ -88,8 +88,8 @@ def write_all(contents: Mapping[Path, bytes]) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove a file or a folder if it exists."""
-    if path.is_dir():
+    """Remove a file, a folder or a link if it exists; what a link leads to stays."""
+    if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)

@@ -288,6 +288,16 @@ def test_a_project_that_was_moved_has_the_same_text(files, run, refuse, monkeypa
         Path(name).write_bytes(content)
 
 
+def test_a_data_bin_on_another_disk_is_made_again(files, run):
+    run("--train", "a.en", "a.de", *SMALL)
+    Path("out/bin").rename("disk")
+    Path("out/bin").symlink_to(files / "disk")
+    assert run("--train", "a.en", "a.de", *SMALL).endswith("data-bin: out/bin\n")
+    Path("out/manifest.json").unlink()
+    run("--train", "a.en", "a.de", "--vocabulary", "20", "--output", "out")
+    assert tree(Path("out/bin")) != tree(Path("disk"))
+
+
 @pytest.mark.parametrize("name", ["bin/script", "clean/train.de", "raw/test.en"])
 def test_a_folder_of_the_user_keeps_what_it_has_where_a_step_would_write(
     files, run, refuse, monkeypatch, name
