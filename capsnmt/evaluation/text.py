@@ -126,12 +126,13 @@ def moses_detokenizer(lang: Optional[str]) -> Callable[[str], str]:
         apostrophe = INSIDE_WORDS if base in OF_WORDS else AT_SHORT_WORDS
 
     def detokenize(line: str) -> str:
+        line = moses.unescape_xml(line)
         line = ADDRESS.sub(lambda found: found[0].replace(" ", ""), line)
         if apostrophe is not None:
             line = apostrophe.sub("'", line)
         if base == "ca":
             line = line.replace("l · l", "l·l")
-        text = BEFORE_ENDS.sub("", moses.detokenize(line.split()))
+        text = BEFORE_ENDS.sub("", moses.detokenize(line.split(), unescape=False))
         return NO_SPACE.sub("", text) if base in WITHOUT_SPACES else text
 
     return detokenize

@@ -134,10 +134,11 @@ def test_tokeniser_gives_the_expected_tokens(name, language, line, tokens):
     ],
 )
 def test_text_comes_back_from_its_tokens(name, language, line):
-    restored = moses_detokenizer(language)(make_tokeniser(name, language)(line))
-    if "Hans" in line:  # whether it opens a quote, nobody knows
-        line, restored = line.partition("?")[0], restored.partition("?")[0]
-    assert restored == line
+    for kind in (name, "moses-escaped") if name == "moses" else (name,):
+        texts = line, moses_detokenizer(language)(make_tokeniser(kind, language)(line))
+        if "Hans" in line:  # whether it opens a quote, nobody knows
+            texts = texts[0].partition("?")[0], texts[1].partition("?")[0]
+        assert texts[1] == texts[0]
 
 
 @settings(max_examples=30)
