@@ -126,7 +126,8 @@ def moses_detokenizer(lang: Optional[str]) -> Callable[[str], str]:
         apostrophe = INSIDE_WORDS if base in OF_WORDS else AT_SHORT_WORDS
 
     def detokenize(line: str) -> str:
-        line = moses.unescape_xml(line)
+        # the hyphen inside a word, in Google's tokens of WMT16
+        line = moses.unescape_xml(line).replace(" ##AT##-##AT## ", "-")
         line = ADDRESS.sub(lambda found: found[0].replace(" ", ""), line)
         if apostrophe is not None:
             line = apostrophe.sub("'", line)

@@ -73,6 +73,7 @@ def test_bpe_is_removed_as_fairseq_removes_it(kind: str, pieces: List[str]) -> N
     ("lang", "tokens", "text"),
     [
         ("en", "it &apos;s &quot; here &quot; , 5 @-@ 6 .", 'it\'s "here", 5-6.'),
+        ("de", "Rich ##AT##-##AT## Text - &quot; A &quot; .", 'Rich-Text - "A".'),
         ("de", "„ Hallo “ , sagte er .", "„Hallo“, sagte er."),
         ("fr", "l&apos; homme est là !", "l'homme est là !"),
         ("zh", "我们 去 Google 公司 ， 好 吗 ？", "我们去Google公司，好吗？"),
