@@ -29,8 +29,9 @@ BETWEEN_DIGITS = re.compile("(?<=[0-9])[\u00a0\u2009\u202f](?=[0-9])")
 LOWERCASE = "lowercase"
 
 # Besides letters and digits, and their marks, what is a part of a word: Armenian's emphasis and its
-# exclamation and question marks, the geresh and gershayim of Hebrew, the tsheg of Tibetan.
-IN_WORDS = "\u055b\u055c\u055e\u05f3\u05f4\u0f0b"
+# exclamation and question marks, the hyphen, geresh and gershayim of Hebrew, the percent sign and
+# the separators of Arabic numbers, the tsheg of Tibetan, hyphens that are not ASCII's.
+IN_WORDS = "\u055b\u055c\u055e\u05be\u05f3\u05f4\u066a\u066b\u066c\u0f0b\u2010\u2011"
 
 LineFunction = Callable[[str], str]
 
