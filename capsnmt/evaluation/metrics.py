@@ -50,7 +50,7 @@ def without_word_spaces(kind: Type[Any]) -> Type[Any]:
     MeCab and TER but ends of words: a perfect translation would have a TER of 40.
     """
 
-    class Joined(kind):  # type: ignore[misc]
+    class Joined(kind):
         def _preprocess_segment(self, sent: str) -> str:
             return str(super()._preprocess_segment(BETWEEN_CJK.sub("", sent)))
 
