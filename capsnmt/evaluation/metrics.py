@@ -46,8 +46,8 @@ class ShownTER(TER):
 def without_word_spaces(kind: Type[Any]) -> Type[Any]:
     """Return a metric that takes the words of Japanese together, which a user has set apart.
 
-    **D**: such text has no spaces once it is detokenised, and those of its reference are none to
-    MeCab and TER but ends of words: a perfect translation would have a TER of 40.
+    **D**: such text has no spaces once it is detokenised, and its reference has them: MeCab and TER
+    would end words there, and the TER of a perfect translation be 40.
     """
 
     class Joined(kind):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -185,16 +184,17 @@ def _samples(rows: Sequence[TrainedRow], test_set: str, count: int) -> Iterator[
     languages, data = rows[0].runs[0].settings.languages, PreparedData(rows[0].runs[0].data)
     paths = [data.raw(test_set, languages[0]), *data.references(test_set, languages[1])]
     raw = [*map(str, paths)]
-    if not all(map(os.path.isfile, raw)):
-        raise ConfigurationError(
-            f"{raw[0]}: the raw text is not there, of which samples are shown; restore it, or give "
-            f"--samples 0"
-        )
+    for path in (*paths, *(run.folder.generated(test_set) for run in firsts.values())):
+        if not path.is_file():
+            raise ConfigurationError(
+                f"{path} is not there, of which samples are shown; restore it, or give --samples 0"
+            )
     rows[0].runs[0].check_references(test_set, paths[1:])
     source, *references = map(read_lines, raw)
     outputs = {name: read_translations(run, test_set) for name, run in firsts.items()}
-    for output in outputs.values():
-        check_count(output.label, output.hypotheses, raw[1], references[0])
+    texts = {raw[0]: source, **{each.label: each.hypotheses for each in outputs.values()}}
+    for label, text in texts.items():
+        check_count(label, text, raw[1], references[0])
     numbers = random.Random(SEED).sample(range(len(source)), min(count, len(source)))
     for number in sorted(numbers):
         yield Table(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import shutil
 from pathlib import Path
 from typing import Any, Callable, Optional
 
@@ -83,13 +82,25 @@ def test_a_damaged_classifier_is_one_line(output: Path, report: Callable[..., st
 def test_missing_data_is_one_line(output: Path, report: Callable[..., str]) -> None:
     for row in TRANSLATIONS:
         put("config.json", "data", value=str(output / "data"))(output / row / "seed-1")
-    shutil.rmtree(output / "data" / "raw")
-    assert "restore it, or give --samples 0" in report(*runs(output))
+    for path in (
+        output / "em_routing/seed-1/generate-test.txt",
+        output / "data/raw/test.de",
+        output / "data/raw/test.en",
+    ):
+        path.unlink()
+        fault = f"{path} is not there, of which samples are shown; restore it, or give --samples 0"
+        assert fault in report(*runs(output))
 
 
 def test_samples_of_another_test_set_are_one_line(output: Path, report: Callable[..., str]) -> None:
     put("config.json", "data", value=str(output / "data"))(output / "baseline" / "seed-1")
-    reference = output / "data" / "raw" / "test.de"
+    source, reference = (output / "data" / "raw" / f"test.{side}" for side in ("en", "de"))
+    text = source.read_text("utf-8")
+    source.write_text(f"{text}more\n", "utf-8")
+    assert f"{source} has 31 segments, but the reference {reference} has 30" in report(
+        output / "baseline"
+    )
+    source.write_text(text, "utf-8")
     reference.write_text(reference.read_text("utf-8").replace("schön", "alt"), "utf-8")
     error = report(output / "baseline")
     assert f"baseline/seed-1 was scored with another reference than {reference}" in error
