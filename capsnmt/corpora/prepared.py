@@ -107,6 +107,11 @@ class PreparedData:
 
     def read_manifest(self) -> DataManifest:
         """Read the manifest."""
+        if not self.manifest.is_file():
+            raise ConfigurationError(
+                f"{self.folder} has no prepared data ({MANIFEST}); restore it, or give the folder "
+                f"that capsnmt-prepare wrote"
+            )
         try:
             return records.read(self.manifest, DataManifest)
         except records.RecordError as error:

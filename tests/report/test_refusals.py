@@ -82,6 +82,13 @@ def test_a_damaged_classifier_is_one_line(output: Path, report: Callable[..., st
 def test_missing_data_is_one_line(output: Path, report: Callable[..., str]) -> None:
     for row in TRANSLATIONS:
         put("config.json", "data", value=str(output / "data"))(output / row / "seed-1")
+    manifest = output / "data/manifest.json"
+    content = manifest.read_bytes()
+    manifest.unlink()
+    assert f"{manifest.parent} has no prepared data (manifest.json); restore it, or" in report(
+        *runs(output)
+    )
+    manifest.write_bytes(content)
     for path in (
         output / "em_routing/seed-1/generate-test.txt",
         output / "data/raw/test.de",
