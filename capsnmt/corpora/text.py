@@ -30,8 +30,10 @@ LOWERCASE = "lowercase"
 
 # Besides letters and digits, and their marks, what is a part of a word: Armenian's emphasis and its
 # exclamation and question marks, the hyphen, geresh and gershayim of Hebrew, the percent sign and
-# the separators of Arabic numbers, the tsheg of Tibetan, hyphens that are not ASCII's.
-IN_WORDS = "\u055b\u055c\u055e\u05be\u05f3\u05f4\u066a\u066b\u066c\u0f0b\u2010\u2011"
+# the separators of Arabic numbers, Indic abbreviation signs, the tsheg of Tibetan, hyphens that are
+# not ASCII's.
+IN_WORDS = "\u055b\u055c\u055e\u05be\u05f3\u05f4\u066a\u066b\u066c\u0970\u0af0"
+IN_WORDS += "\u0f0b\u0f0c\u2010\u2011"
 
 LineFunction = Callable[[str], str]
 

@@ -119,6 +119,7 @@ def test_tokeniser_gives_the_expected_tokens(name, language, line, tokens):
         ("moses", "fr", "l'homme d'ici"),
         ("moses", "fa", "می\u200cخواهم کتاب\u200cها را بخوانم، این خانه؟"),
         ("moses", "hi", 'राष्ट्र के मंत्री ने कहा, "यह सच है।" क्\u200dया?'),
+        ("moses", "mr", "डॉ॰ आले."),
         ("moses", "th", "ผู้ที่อยู่ ที่นี่"),
         ("moses", "my", "ကျွန်တော် မြန်မာလို ရေးတယ်။"),
         ("moses", "km", "ខ្ញុំ\u200bសរសេរ។"),
