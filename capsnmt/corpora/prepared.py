@@ -86,6 +86,13 @@ class PreparedData:
             if LAUNCHED.match(name)
         )
 
+    def check(self, flag: str = "") -> None:
+        """Raise unless data were prepared here; ``flag`` is what names the folder."""
+        if not self.manifest.is_file():
+            raise ConfigurationError(
+                f"{flag}{self.folder} has no prepared data ({MANIFEST}); make it by capsnmt-prepare"
+            )
+
     def dictionary(self, language: str) -> Path:
         """The dictionary of a language."""
         return self.binarised / f"dict.{language}.txt"
@@ -107,11 +114,7 @@ class PreparedData:
 
     def read_manifest(self) -> DataManifest:
         """Read the manifest."""
-        if not self.manifest.is_file():
-            raise ConfigurationError(
-                f"{self.folder} has no prepared data ({MANIFEST}); restore it, or give the folder "
-                f"that capsnmt-prepare wrote"
-            )
+        self.check()
         try:
             return records.read(self.manifest, DataManifest)
         except records.RecordError as error:

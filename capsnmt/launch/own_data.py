@@ -13,7 +13,7 @@ from capsnmt.cli import ConfigurationError
 from capsnmt.configurations import files
 from capsnmt.corpora.prepared import PreparedData
 from capsnmt.files import bundled_folder
-from capsnmt.launch import training_step, translation
+from capsnmt.launch import training_step
 from capsnmt.launch.run import Run
 
 # Sentence pairs, up to which -> updates, tokens per update, dropout. **D**: the 8,000 updates of
@@ -42,7 +42,7 @@ def rows(options: Namespace) -> Iterator[Tuple[str, Dict[str, Any]]]:
     """Yield name and settings of the architecture, and of the baseline before it."""
     assert options.prepared is not None
     data = PreparedData(options.prepared)
-    translation.check_prepared(data)
+    data.check("--prepared ")
     if options.baseline == options.arch:
         raise ConfigurationError(f"--baseline {options.arch} is the row itself; name another")
     manifest = data.read_manifest()

@@ -14,7 +14,6 @@ from capsnmt import records
 from capsnmt.cli import ConfigurationError
 from capsnmt.configurations.schema import Settings
 from capsnmt.corpora.__main__ import build_parser, preparation
-from capsnmt.corpora.prepared import PreparedData
 from capsnmt.evaluation.__main__ import parse_arguments
 from capsnmt.launch import flags, training_step
 from capsnmt.launch.run import Run, python
@@ -124,18 +123,9 @@ def check_settings(run: Run) -> None:
     parse_arguments(score(run, test_set).arguments)
 
 
-def check_prepared(data: PreparedData) -> None:
-    """Raise unless the data is prepared."""
-    if not data.manifest.is_file():
-        raise ConfigurationError(
-            f"--prepared {data.folder} has no prepared data (manifest.json); make it by "
-            f"capsnmt-prepare"
-        )
-
-
 def check_data(run: Run) -> Tuple[List[Path], List[Path]]:
     """Check that the data has the test sets; return its dictionaries, and what is binarised."""
-    check_prepared(run.data)
+    run.data.check("--prepared ")
     again = "restore it, or prepare the data again"
     # Data that an older version prepared can be trained on; no more of its manifest is needed.
     subsets = records.read(run.data.manifest, dict).get("subsets", {})

@@ -85,7 +85,7 @@ def test_missing_data_is_one_line(output: Path, report: Callable[..., str]) -> N
     manifest = output / "data/manifest.json"
     content = manifest.read_bytes()
     manifest.unlink()
-    assert f"{manifest.parent} has no prepared data (manifest.json); restore it, or" in report(
+    assert f"{manifest.parent} has no prepared data (manifest.json); make it by" in report(
         *runs(output)
     )
     manifest.write_bytes(content)
