@@ -132,7 +132,8 @@ def _named(valid: Optional[List[str]], tests: List[List[str]]) -> Dict[str, List
     splits = {"valid": valid} if valid else {}
     for files in tests:
         name, equals, first = files[0].partition("=")
-        name, files = (name, [first, *files[1:]]) if equals else ("test", files)
+        named = equals and not os.path.exists(files[0])
+        name, files = (name, [first, *files[1:]]) if named else ("test", files)
         if name in ("train", "valid", *splits) or not name.isidentifier():
             raise ConfigurationError(
                 f"--test {' '.join(files)}: the name {name!r} is taken, or is not of letters, "

@@ -266,6 +266,12 @@ def test_the_same_files_by_another_path_are_the_same_text(files, run, monkeypatc
         run("--train", *words)
 
 
+def test_a_path_with_an_equals_sign_is_no_name(files, run):
+    Path("lang=x").symlink_to(".")
+    run("--train", "a.en", "a.de", "--test", "lang=x/v.en", "lang=x/v.de", *SMALL)
+    assert PreparedData(Path("out")).read_manifest().test_sets == {"test": "test"}
+
+
 def test_a_project_that_was_moved_has_the_same_text(files, run, refuse, monkeypatch):
     words = ("--train", "a.en", "a.de", *SMALL)
     sets = {split: [f"{split}/c.en", f"{split}/c.de"] for split in ("valid", "test")}
