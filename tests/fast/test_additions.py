@@ -274,6 +274,11 @@ def written_as_data(model: nn.Module) -> None:
     """As fairseq's Adam writes, and after a pass whose gradients are computed."""
     loss = model(**{**SOURCE, "prev_output_tokens": SOURCE["src_tokens"]})[0].square().mean()
     loss.backward()
+    written_alone(model)
+
+
+def written_alone(model: nn.Module) -> None:
+    """As a moving average of the weights takes their place."""
     for parameter in model.parameters():
         parameter.data.mul_(1.1)
 
@@ -322,6 +327,7 @@ CHANGES = {
     "adam": stepped_by("adam"),
     "torch's": torchs,
     "data": written_as_data,
+    "data alone": written_alone,
     "replaced": replaced,
     "loaded": loaded,
     "other parameters": given_others,
