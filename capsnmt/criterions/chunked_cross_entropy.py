@@ -131,8 +131,11 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         return chunks.loss, chunks.nll, chunks.correct
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, d_loss: Tensor, *_: Any) -> Tuple[Optional[Tensor], ...]:
+        if torch.is_grad_enabled():  # with create_graph
+            raise RuntimeError(
+                "the loss in chunks has no second derivatives; give --loss-chunk-tokens 0"
+            )
         gradients = (
             None if gradient is None else (gradient * d_loss).to(dtype)
             for gradient, dtype in zip(ctx.saved_tensors, ctx.dtypes)

@@ -25,6 +25,7 @@ from capsnmt.models.precision import autocast_of
 from capsnmt.models.surface_fusion import SurfaceFusionDecoder
 from capsnmt.models.switches import check, switch
 from capsnmt.modules.overrides import PROBABILITIES, hooked, inherits
+from capsnmt.routing.tracing import is_transformed
 
 logger = logging.getLogger(__name__)
 
@@ -105,7 +106,8 @@ def obstacle(model: nn.Module) -> Optional[str]:
     projection = decoder.output_projection
     if decoder.adaptive_softmax is not None:
         return "it has an adaptive softmax"
-    if type(projection) is not nn.Linear or projection.bias is not None or hooked(projection):
+    plain = type(projection) is nn.Linear and inherits(projection, nn.Linear, "forward")
+    if not plain or projection.bias is not None or hooked(projection):
         return "its output projection is not a plain matrix"
     if hooked(inner) or hooked(decoder):
         return "a hook waits for the output of the model or its decoder"
@@ -135,7 +137,7 @@ class ChunkedLabelSmoothedCrossEntropyCriterion(LabelSmoothedCrossEntropyCriteri
         self, model: nn.Module, sample: Dict[str, Any], reduce: bool = True
     ) -> Tuple[Tensor, Any, Dict[str, Any]]:
         """Return the loss, the sample size and the logging output, as all fairseq criterions."""
-        if not reduce or self.loss_chunk_tokens == 0:
+        if not reduce or self.loss_chunk_tokens == 0 or is_transformed():
             return super().forward(model, sample, reduce=reduce)
         reason = obstacle(model)
         if not inherits(self, LabelSmoothedCrossEntropyCriterion, *LOSS):

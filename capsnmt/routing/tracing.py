@@ -35,18 +35,21 @@ def is_compiled() -> bool:
     return bool(is_exporting and not is_exporting() and torch.compiler.is_dynamo_compiling())
 
 
+def is_transformed() -> bool:
+    """Return whether ``torch.func`` (``vmap``) or forward differentiation follows this call."""
+    return forward_ad._current_level >= 0 or _transforms()
+
+
 def is_followed(tensors: Sequence[Optional[Tensor]]) -> bool:
     """Return whether torch must derive from each operation on tensors, and know how by itself.
 
-    It is so while torch records them (:func:`is_traced`), in ``torch.func``, such as ``vmap``, in
-    batches of gradients, forward differentiation and ``make_fx``, and for tensors that have no
-    memory, such as fake ones, or a class of their own.
+    It is so while torch records them (:func:`is_traced`), if :func:`is_transformed`, in batches of
+    gradients and ``make_fx``, and for tensors that have no memory, such as fake ones, or a class of
+    their own.
     """
-    if is_traced():
-        return True
     return (
-        forward_ad._current_level >= 0
-        or _transforms()
+        is_traced()
+        or is_transformed()
         or _mode(_keys.PROXY) is not None
         or _mode(_keys.FAKE) is not None
         or any(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import math
 from typing import Any, Callable, Dict, Tuple
@@ -295,6 +296,13 @@ def watched(model: nn.Module) -> None:
     model.decoder.output_projection.register_forward_hook(lambda *all: 2 * all[-1])
 
 
+def replaced(model: nn.Module) -> None:
+    """The pass of the projection itself, as other libraries wrap it."""
+    projection = model.decoder.output_projection
+    original = projection.forward
+    projection.forward = lambda x: 2 * original(x)
+
+
 def scaled(path: str) -> Callable[[nn.Module], None]:
     """Return a change that doubles the gradient at the input of the model or a part by a hook."""
 
@@ -346,6 +354,7 @@ def doubling(path: str) -> Callable[[nn.Module], None]:
     [
         (biased, "its output projection is not a plain matrix"),
         (watched, "its output projection is not a plain matrix"),
+        (replaced, "its output projection is not a plain matrix"),
         (scaled("decoder.output_projection"), "its output projection is not a plain matrix"),
         (hooked(""), "a hook waits for the output of the model or its decoder"),
         (hooked("decoder"), "a hook waits for the output of the model or its decoder"),
@@ -391,3 +400,33 @@ def test_unreduced_losses_are_fairseqs_own() -> None:
     torch.testing.assert_close(
         outcome(ours(), model, reduce=False), outcome(theirs(), model, reduce=False)
     )
+
+
+def test_torch_func_derives_fairseqs_loss() -> None:
+    class Loss(nn.Module):
+        """The loss of a model as a function of its parameters."""
+
+        def __init__(self, criterion: nn.Module) -> None:
+            super().__init__()
+            self.criterion, self.model = criterion, model
+
+        def forward(self) -> Tensor:
+            loss: Tensor = self.criterion(self.model, SAMPLE)[0]
+            return loss
+
+    model = train("--encoder-learned-pos", "--decoder-learned-pos").double()
+    model(**SAMPLE["net_input"])  # fairseq keeps a mask, which torch.func could not keep
+    parameters = {f"model.{name}": p.detach() for name, p in model.named_parameters()}
+    results = []
+    for criterion in (ours(), theirs()):
+        loss = functools.partial(torch.func.functional_call, Loss(criterion), args=())
+        results.append(torch.func.jvp(torch.func.grad(loss), (parameters,), (parameters,)))
+    torch.testing.assert_close(*results)
+
+
+def test_second_derivatives_are_refused_in_one_line() -> None:
+    """The gradients that are computed with the loss would be constants."""
+    model = train()
+    loss = ours()(model, SAMPLE)[0]
+    with pytest.raises(RuntimeError, match=r"give --loss-chunk-tokens 0$"):
+        torch.autograd.grad(loss, [*model.parameters()], create_graph=True)
