@@ -72,6 +72,7 @@ def average_checkpoints(paths: Sequence[Path]) -> Dict[str, Any]:
         WORDS,
         CheckpointError,
         check_finite,
+        in_group,
         load_checkpoint,
         settings_of,
     )
@@ -79,7 +80,7 @@ def average_checkpoints(paths: Sequence[Path]) -> Dict[str, Any]:
     sums: Dict[str, torch.Tensor] = {}
     shapes: Dict[str, Tuple[int, ...]] = {}
     state: Dict[str, Any] = {}
-    trainings: Dict[Tuple[Any, ...], Path] = {}
+    trainings: Dict[str, Path] = {}
     for path in paths:
         state = {}  # frees the previous checkpoint before the next is loaded
         state = load_checkpoint(path)
@@ -91,8 +92,8 @@ def average_checkpoints(paths: Sequence[Path]) -> Dict[str, Any]:
                     f"{path}: {_in_words(key, found)}, but {paths[0]}: {_in_words(key, shapes)}; "
                     "give checkpoints of one model"
                 )
-        words = (state.get("task_state") or {}).get(WORDS) or {}
-        settings = *map(settings_of(state).get, TRAINING), *map(words.get, SIDES)
+        words = in_group((state.get("task_state") or {}).get(WORDS))
+        settings = str([*map(settings_of(state).get, TRAINING), *map(words.get, SIDES)])
         trainings.setdefault(settings, path)
         check_finite(state["model"], path, RATHER)
         for key, value in state["model"].items():

@@ -74,7 +74,7 @@ def initialise_from(model: nn.Module, path: str, task: Any) -> None:
     matching = {
         name: tensor
         for name, tensor in state.items()
-        if name in own and tensor.shape == own[name].shape
+        if isinstance(tensor, torch.Tensor) and name in own and tensor.shape == own[name].shape
     }
     learned = [name for name, _ in model.named_parameters()]
     fresh = [name for name in learned if name not in matching]

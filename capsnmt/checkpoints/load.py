@@ -42,6 +42,11 @@ UNSET = "_float_tensor"
 BUFFERS = ("version", UNSET, "coefficients")
 # the parameters that fairseq ties
 EMBEDDINGS = ("embed_tokens.weight", "output_projection.weight")
+# entries of a checkpoint and what each is, unless it is None
+PARTS: Dict[str, type] = {
+    **{"args": argparse.Namespace, "cfg": dict, "task_state": dict, "extra_state": dict},
+    **{"optimizer_history": list, "last_optimizer_state": dict},
+}
 # What only training uses; a trained model is loaded without it.
 WITHOUT_TRAINING: Dict[str, Any] = {
     "checkpoint_activations": False,
@@ -162,6 +167,11 @@ def load_checkpoint(path: PathLike) -> Dict[str, Any]:
         ) from None
     if not isinstance(state, dict) or not isinstance(state.get("model"), dict):
         raise CheckpointError(f"{path} holds no model: not saved by fairseq-train")
+    for part, kind in PARTS.items():
+        if not isinstance(state.get(part), (kind, type(None))):
+            raise CheckpointError(f"{path} holds no usable {part}: not saved by fairseq-train")
+    if not all(isinstance(name, str) for name in state["model"]):
+        raise CheckpointError(f"{path} holds a tensor without a name: not saved by fairseq-train")
     _tie(state["model"])
     return state
 
@@ -187,7 +197,13 @@ def check_finite(
     for name, value in model.items():
         # not what fairseq's sinusoidal positions save of one number that they never set or read
         is_read = isinstance(value, torch.Tensor) and not name.endswith(UNSET)
-        if is_read and not torch.isfinite(value).all():
+        try:
+            finite = not is_read or bool(torch.isfinite(value).all())
+        except RuntimeError:  # of a sparse, quantised or meta tensor
+            raise CheckpointError(
+                f"{path}: {name} is no plain tensor: not saved by fairseq-train"
+            ) from None
+        if not finite:
             raise CheckpointError(
                 f"{path}: {name} has NaN or infinite weights, as the training diverged; {fix}"
             )
@@ -226,7 +242,7 @@ def check_dictionary(known: Mapping[str, Any], trained: Any, side: str, now: Pat
     checkpoint has no words; its dictionary is read where it still is.
     """
     file = dictionary_of(trained, side)
-    before, words = (known.get(WORDS) or {}).get(side) or words_of(file), words_of(now)
+    before, words = in_group(known.get(WORDS)).get(side) or words_of(file), words_of(now)
     if before and words and before != words:
         logger.warning(
             "the model was trained with %s%s, and %s is another dictionary",
@@ -242,12 +258,16 @@ def settings_of(state: Mapping[str, Any]) -> Dict[str, Any]:
     found: Dict[str, Any] = {}
     groups = state.get("cfg") or {"args": state.get("args")}
     for group in (*groups.values(), groups.get("task")):
-        if isinstance(group, (argparse.Namespace, Mapping)):
-            settings = group if isinstance(group, Mapping) else vars(group)
-            found.update(
-                {key: x for key, x in settings.items() if x is not None or key not in found}
-            )
+        settings = in_group(group)
+        found.update({key: x for key, x in settings.items() if x is not None or key not in found})
     return found
+
+
+def in_group(group: Any) -> Mapping[str, Any]:
+    """Return the settings of one group by name: of what has no dataclass it is a namespace."""
+    if isinstance(group, argparse.Namespace):
+        return vars(group)
+    return group if isinstance(group, Mapping) else {}
 
 
 def count_parameters(path: PathLike) -> int:
@@ -285,9 +305,8 @@ def model_classes(model: Any) -> Dict[str, type]:
     """
     from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_REGISTRY
 
-    names = dict.fromkeys([model.get("_name"), model.get("arch")])
+    given = [name for name in (model.get("_name"), model.get("arch")) if name is not None]
     return {
-        str(name): ARCH_MODEL_REGISTRY.get(name) or MODEL_REGISTRY.get(name) or type
-        for name in names
-        if name is not None
+        name: ARCH_MODEL_REGISTRY.get(name) or MODEL_REGISTRY.get(name) or type
+        for name in map(str, given or [None])
     }

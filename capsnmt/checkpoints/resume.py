@@ -30,7 +30,7 @@ def updates_of(state: Dict[str, Any], path: Path) -> int:
     """Return how many updates a loaded checkpoint had."""
     try:
         return int(state["optimizer_history"][-1]["num_updates"])
-    except (KeyError, IndexError, TypeError, ValueError):
+    except (LookupError, TypeError, ValueError, OverflowError):
         raise CheckpointError(
             f"{path} does not hold its number of updates: not saved by fairseq-train"
         ) from None

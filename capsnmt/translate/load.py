@@ -23,6 +23,7 @@ from capsnmt.checkpoints.load import (
     WITHOUT_TRAINING,
     WORDS,
     check_finite,
+    in_group,
     load_trained,
     model_classes,
     settings_of,
@@ -176,11 +177,11 @@ def load_models(
 def load_translating(path: Path) -> Dict[str, Any]:
     """Load the checkpoint of a translation model safely, as fairseq does not."""
     state = load_trained(path)
-    args = state.get("args")
+    args, cfg = state.get("args"), state.get("cfg") or {}
     if args is not None:
-        _check_buildable(path, args, args.task)
+        _check_buildable(path, args, getattr(args, "task", None))
     else:
-        _check_buildable(path, state["cfg"]["model"], (state["cfg"]["task"] or {}).get("_name"))
+        _check_buildable(path, cfg.get("model"), in_group(cfg.get("task")).get("_name"))
     return state
 
 
@@ -194,7 +195,7 @@ def _check_buildable(path: Path, model: Any, task: Any) -> None:
         raise ConfigurationError(
             f"{path} has the task {task}; evaluate it by python -m capsnmt.sentences.evaluate"
         )
-    if task not in tasks.TASK_REGISTRY:
+    if str(task) not in tasks.TASK_REGISTRY:
         raise ConfigurationError(
             f"{path} has the task {shown(task)}, which is none of capsnmt or fairseq; give the "
             f"plugin of its training by --user-dir"
@@ -202,10 +203,7 @@ def _check_buildable(path: Path, model: Any, task: Any) -> None:
     setup = getattr(tasks.TASK_REGISTRY[task], "setup_task", None)
     if getattr(setup, "__func__", None) is not TranslationTask.setup_task.__func__:
         raise ConfigurationError(f"{path} has the task {task}; give a translation model")
-    if OmegaConf.is_config(model):
-        settings = OmegaConf.to_container(model)
-    else:
-        settings = model if isinstance(model, Mapping) else vars(model)
+    settings = in_group(OmegaConf.to_container(model) if OmegaConf.is_config(model) else model)
     ours = MODEL_REGISTRY["capsnmt_transformer"]
     for name, kind in model_classes(settings).items():
         if kind is type:

@@ -137,6 +137,8 @@ def truncated(kept: float, zipped: bool) -> Callable[[Path], Any]:
         (archive, "check the path"),
         (script, "check the path"),
         (lambda path: torch.save([1, 2], path), "holds no model"),
+        (lambda path: torch.save({"model": {1: torch.ones(1)}}, path), "a tensor without a name"),
+        (lambda path: torch.save({"model": {}, "cfg": "x"}, path), "holds no usable cfg: not"),
         (Path.mkdir, "check the path"),
         (lambda path: None, "no such checkpoint"),
     ],
@@ -239,6 +241,10 @@ FOLDERS: Dict[str, Tuple[Dict[str, Any], Tuple[int, Tuple[str, ...]]]] = {
     "one that diverged": (
         {"1": saved(6), "2": saved(8, model=DIVERGED)},
         (6, ("checkpoint1.pt at 6", "checkpoint2.pt: weight has NaN or infinite")),
+    ),
+    "one that is no training's": (
+        {"1": saved(6), "2": saved(8, model={"weight": torch.ones(2, 2).to_sparse()})},
+        (6, ("checkpoint1.pt at 6", "checkpoint2.pt: weight is no plain tensor")),
     ),
     "without a place in the data": (
         {"_1_8": saved(8, extra_state={})},

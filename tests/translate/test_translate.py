@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from argparse import Namespace
 from pathlib import Path
 from typing import Callable, Dict, List, Tuple
 
@@ -199,10 +200,16 @@ def test_a_mistake_is_one_line(
     save_checkpoint({**state, "model": diverged}, tmp_path / "diverged.pt")
     state["cfg"]["task"]["_name"] = "probing"
     save_checkpoint(state, tmp_path / "probe.pt")
+    state["cfg"]["task"] = Namespace(_name="translation_multi_simple_epoch")  # no dataclass
+    save_checkpoint(state, tmp_path / "many.pt")
+    state["cfg"] = {**state["cfg"], "model": None, "task": {"_name": "translation"}}
+    save_checkpoint(state, tmp_path / "none.pt")
     for arguments, words in (
         ([unfinished], "has no finished run, scores.json is"),
         ([classifier], "classifies sentences; give a run that translates"),
         ([tmp_path / "probe.pt", "--data", data], "has the task probing; evaluate it by python -m"),
+        ([tmp_path / "many.pt", "--data", data], "task translation_multi_simple_epoch; give a tr"),
+        ([tmp_path / "none.pt", "--data", data], "has the architecture None, which is none of"),
         ([tmp_path / "diverged.pt", "--data", data], "fc1.bias has NaN or infinite weights, as"),
         ([last], "is not the folder of a run; give its data"),
         ([last, "--data", reverse], "translates from en to de, and the data are de-en; give"),
