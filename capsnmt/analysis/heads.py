@@ -107,9 +107,10 @@ class HeadTSNE(Analysis):
 
     def __init__(self, model: Any) -> None:
         super().__init__(model)
-        self.layer = len(model.model.encoder.layers)
-        if model.model.encoder.layers[-1].self_attn.num_heads < 2:
-            raise NotApplicableError("the top encoder layer has one head")
+        layers = model.model.encoder.layers
+        self.layer = len(layers)
+        if not layers or layers[-1].self_attn.num_heads < 2:
+            raise NotApplicableError("the top encoder layer has one head, or there is none")
         self.random = np.random.RandomState(model.scope.seed)
         self.keys = torch.empty(0, dtype=torch.float64)
         self.sample = torch.empty(0, 2, dtype=torch.long)  # sentence and position

@@ -171,18 +171,19 @@ class Sentences(Analysis):
                 found.append((number, "target", position, token, loss))
         return found
 
-    def drawn(self) -> Tuple[int, Map]:
-        """Return number and map of the first sentence that fits a figure, or of the shortest."""
+    def drawn(self) -> Tuple[int, List[Map]]:
+        """Return number and maps of the first sentence that fits a figure, or of the shortest."""
         lengths = {number: len(sentence.source) for number, sentence in self.kept.items()}
         fitting = [number for number, length in lengths.items() if length <= READABLE]
         number = fitting[0] if fitting else min(lengths, key=lambda each: lengths[each])
-        return number, [each for each in self.kept[number].attention if each.place == DRAWN][-1]
+        return number, [each for each in self.kept[number].attention if each.place == DRAWN]
 
     @classmethod
     def figures(cls, models: Mapping[str, Any]) -> List[Figure]:
-        drawn = {name: analysis.drawn() for name, analysis in models.items()}
+        every = {name: analysis.drawn() for name, analysis in models.items()}
+        drawn = {name: (number, maps[-1]) for name, (number, maps) in every.items() if maps}
         weights = {name: torch.tensor(each.values[1:]) for name, (_, each) in drawn.items()}
-        highest = max(float(of_model.max()) for of_model in weights.values())
+        highest = max((float(of_model.max()) for of_model in weights.values()), default=0.0)
         return [
             Figure(
                 f"attention-sentence-{name}",

@@ -18,6 +18,7 @@ from capsnmt.analysis import heads
 from capsnmt.analysis import model as models
 from capsnmt.analysis.base import Analysis
 from capsnmt.analysis.layers import Anisotropy, Similarity
+from capsnmt.analysis.sentences import Sentences
 from capsnmt.models import PRESETS
 from tests.analysis import oracles
 from tests.analysis.oracles import CALLS, Rows
@@ -117,6 +118,7 @@ NONE: List[Tuple[str, str, Flags]] = [
     ("layer_weights", "no layers are added up", ("transformer_dlcl_routing",)),
     ("layer_weights", "no layers are added up", (*LAYERS, "iterative")),
     ("head_tsne", "has one head", (TRANSFORMER, "--encoder-attention-heads", "1")),
+    ("head_tsne", "there is none", (TRANSFORMER, "--encoder-layers", "0")),
     ("layer_bleu", "--ablation-translations is 0", ("transformer_mlmha",)),
     *(
         ("layer_ablation", "reads the top encoder layer only", flags)
@@ -135,6 +137,12 @@ def test_a_model_without_what_is_analysed_says_so(
     findings = analysed(precise(*flags), tmp_path, flags, [name])
     assert not findings.of
     assert reason in findings.missing[name]["it"]
+
+
+def test_without_layers_of_the_encoder_no_attention_of_it_is_drawn(tmp_path: Path) -> None:
+    flags = (TRANSFORMER, "--encoder-layers", "0")
+    findings = analysed(precise(*flags), tmp_path, flags, ["sentences"])
+    assert not Sentences.figures(findings.of["sentences"])
 
 
 def test_the_map_of_agreement_is_the_mean_over_all_real_tokens(tmp_path: Path) -> None:
