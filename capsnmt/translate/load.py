@@ -150,7 +150,12 @@ def load_models(
     cfg = task = None
     for path in checkpoints:
         _check_settings(path, overrides, load_translating(path))
-        state = checkpoint_utils.load_checkpoint_to_cpu(str(path), settings)
+        try:
+            state = checkpoint_utils.load_checkpoint_to_cpu(str(path), settings)
+        except LookupError as error:  # of a model alone
+            raise ConfigurationError(
+                f"{path} lacks {error}, which fairseq reads; give a checkpoint of fairseq-train"
+            ) from None
         check_finite(state["model"], path)
         args = state.get("args")
         cfg = state["cfg"] if args is None else convert_namespace_to_omegaconf(args)

@@ -198,6 +198,8 @@ def test_a_mistake_is_one_line(
     state = load_checkpoint(last)
     diverged = {**state["model"], "decoder.layers.0.fc1.bias": torch.full((1,), torch.nan)}
     save_checkpoint({**state, "model": diverged}, tmp_path / "diverged.pt")
+    alone = {name: state[name] for name in ("args", "cfg", "model")}
+    save_checkpoint(alone, tmp_path / "alone.pt")
     state["cfg"]["task"]["_name"] = "probing"
     save_checkpoint(state, tmp_path / "probe.pt")
     state["cfg"]["task"] = Namespace(_name="translation_multi_simple_epoch")  # no dataclass
@@ -208,6 +210,7 @@ def test_a_mistake_is_one_line(
         ([unfinished], "has no finished run, scores.json is"),
         ([classifier], "classifies sentences; give a run that translates"),
         ([tmp_path / "probe.pt", "--data", data], "has the task probing; evaluate it by python -m"),
+        ([tmp_path / "alone.pt", "--data", data], "alone.pt lacks 'best_loss', which fairseq"),
         ([tmp_path / "many.pt", "--data", data], "task translation_multi_simple_epoch; give a tr"),
         ([tmp_path / "none.pt", "--data", data], "has the architecture None, which is none of"),
         ([tmp_path / "diverged.pt", "--data", data], "fc1.bias has NaN or infinite weights, as"),
