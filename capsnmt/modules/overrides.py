@@ -16,6 +16,11 @@ def hooked(module: nn.Module) -> bool:
 
 
 def inherits(module: nn.Module, base: type, *methods: str) -> bool:
-    """Return whether a module has these methods from a class, and nothing overrides them."""
-    found = ((getattr(module, name), getattr(base, name)) for name in methods)
-    return all(getattr(own, "__func__", None) is inherited for own, inherited in found)
+    """Return whether a module has these methods from a class, and nothing overrides them.
+
+    Functions are compared: in a graph that ``torch.compile`` records, a method has none.
+    """
+    kind, own = type(module), vars(module)
+    return all(
+        name not in own and getattr(kind, name, None) is getattr(base, name) for name in methods
+    )

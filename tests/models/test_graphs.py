@@ -160,6 +160,9 @@ def test_batches_of_any_shape_share_graphs(graphs: List[Any]) -> None:
         assert_the_same(*pair, given)
     # at first source and target may have the same length, and one sentence is another graph
     assert len(graphs) <= 6
+    called = [str(node.target) for graph in graphs for node in graph.graph.nodes]
+    assert any("scaled_dot_product_attention" in name for name in called)
+    assert not any("softmax" in name for name in called)
 
 
 @needs_compiler
