@@ -74,10 +74,8 @@ class PreparedLinear(nn.Linear):
         """Map rows ``[..., in]`` to ``[..., out]``, in the precision of the weights."""
         weight, bias = self.weight, self.bias
         x = x if x.dtype == weight.dtype else x.to(weight.dtype)
-        if torch.is_grad_enabled():
-            count_update()  # a training, of which not every way to write parameters tells
-            return F.linear(x, weight, bias)
         known = weight.device.type == x.device.type == "cpu" and weight.dtype in PRECISIONS
+        known = known and not torch.is_grad_enabled()
         if not known or is_watched((x, weight, bias)) or not has_onednn():
             return F.linear(x, weight, bias)
         size = weight.numel()
