@@ -202,7 +202,8 @@ class Adam(torch.optim.Optimizer):
             moments[name] = [self.state[p][name].to(q) for p, q in zip(batch, params)]
         fused = has_fused_kernel(device)
         # torch counts the step itself, in one tensor for each parameter
-        counts = torch.full((len(batch),), float(step - 1), device=device if fused else "cpu")
+        place = {"dtype": torch.float32, "device": device if fused else "cpu"}
+        counts = torch.full((len(batch),), float(step - 1), **place)
         beta1, beta2 = group["betas"]
         # D: fp32 before they are multiplied; fairseq's would vanish in half precision
         grads = [p.grad.to(q.dtype) for p, q in zip(batch, params)]
