@@ -216,7 +216,7 @@ def test_a_mistake_is_one_line(
         ([tmp_path / "diverged.pt", "--data", data], "fc1.bias has NaN or infinite weights, as"),
         ([last], "is not the folder of a run; give its data"),
         ([last, "--data", reverse], "translates from en to de, and the data are de-en; give"),
-        ([run, "--data", tmp_path / "no"], "manifest.json: cannot be read: No such file"),
+        ([run, "--data", tmp_path / "no"], "has no prepared data (manifest.json); make it by"),
         ([run, "--data", bare], "holds no languages, not en-de; give the data of the training"),
         ([run, runs["routed"]], "has another language pair than"),
         ([run, segmented], "has another bpe/codes than"),
