@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from capsnmt.routing.tracing import is_traced
+from capsnmt.routing.tracing import is_compiled, is_traced
 
 PLAIN_UP_TO = 64
 PLAIN_IN_BF16_UP_TO = 128
@@ -28,8 +28,11 @@ torch.autograd.grad(call(y, y, y).sum(), x)`` and CALL is ``plain`` or ``fused``
 
 
 def products_are_faster(q: Tensor, k: Tensor) -> bool:
-    """Return whether plain matrix products train faster than the fused call, ``PLAIN_UP_TO``."""
+    """Return whether plain matrix products train faster than the fused call, ``PLAIN_UP_TO``.
+
+    **D**: in a graph of ``torch.compile``, which serves every length, they are: most are short.
+    """
     if is_traced() or q.device.type != "cpu":
-        return False
+        return q.device.type == "cpu" and is_compiled()
     limit = PLAIN_IN_BF16_UP_TO if q.dtype == torch.bfloat16 else PLAIN_UP_TO
     return max(q.size(-2), k.size(-2)) <= limit

@@ -12,6 +12,7 @@ from torch.torch_version import TorchVersion
 from capsnmt.cli import ConfigurationError
 from capsnmt.models import compilation
 from capsnmt.modules.disagreement import record_disagreement
+from capsnmt.modules.shortcuts import SHORTCUTS
 from tests.support import (
     EVERY_COMMIT,
     HEADS,
@@ -153,7 +154,10 @@ def test_a_hook_is_called_that_comes_after_the_first_update(graphs: List[Any]) -
 
 
 @needs_compiler
-def test_batches_of_any_shape_share_graphs(graphs: List[Any]) -> None:
+def test_batches_of_any_shape_share_graphs(
+    graphs: List[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SHORTCUTS, "products_are_faster", lambda q, k: False)  # as on a GPU
     pair = models("capsnmt_transformer", *ONE_LAYER)
     for count, length in ((5, 3), (3, 70), (1, 6), (4, 12)):
         given = arguments((length,) * count, (2 * length,) + (length,) * (count - 1))
