@@ -32,7 +32,9 @@ def products_are_faster(q: Tensor, k: Tensor) -> bool:
 
     **D**: in a graph of ``torch.compile``, which serves every length, they are: most are short.
     """
-    if is_traced() or q.device.type != "cpu":
-        return q.device.type == "cpu" and is_compiled()
+    if q.device.type != "cpu":
+        return False
+    if is_traced():
+        return is_compiled()
     limit = PLAIN_IN_BF16_UP_TO if q.dtype == torch.bfloat16 else PLAIN_UP_TO
     return max(q.size(-2), k.size(-2)) <= limit

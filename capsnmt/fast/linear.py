@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from capsnmt.routing.tracing import is_watched
+from capsnmt.routing.tracing import is_traced, is_watched
 
 PRECISIONS = (torch.float32, torch.bfloat16)
 LARGE = 2**18
@@ -74,8 +74,11 @@ class PreparedLinear(nn.Linear):
         """Map rows ``[..., in]`` to ``[..., out]``, in the precision of the weights."""
         weight, bias = self.weight, self.bias
         x = x if x.dtype == weight.dtype else x.to(weight.dtype)
+        if torch.is_grad_enabled():
+            if not is_traced():  # a graph that counts is recorded at every call
+                count_update()  # a training, of which not every way to write parameters tells
+            return F.linear(x, weight, bias)
         known = weight.device.type == x.device.type == "cpu" and weight.dtype in PRECISIONS
-        known = known and not torch.is_grad_enabled()
         if not known or is_watched((x, weight, bias)) or not has_onednn():
             return F.linear(x, weight, bias)
         size = weight.numel()

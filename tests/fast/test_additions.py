@@ -277,6 +277,13 @@ def written_as_data(model: nn.Module) -> None:
     written_alone(model)
 
 
+def written_in_part(model: nn.Module) -> None:
+    """As a training writes where a unit is dead: its row, the first, keeps its numbers."""
+    model(**{**SOURCE, "prev_output_tokens": SOURCE["src_tokens"]})
+    for parameter in model.parameters():
+        parameter.data[1:].mul_(1.1)
+
+
 def written_alone(model: nn.Module) -> None:
     """As a moving average of the weights takes their place."""
     for parameter in model.parameters():
@@ -328,6 +335,7 @@ CHANGES = {
     "torch's": torchs,
     "data": written_as_data,
     "data alone": written_alone,
+    "data in part": written_in_part,
     "replaced": replaced,
     "loaded": loaded,
     "other parameters": given_others,
