@@ -1,16 +1,20 @@
 """The table of the suite of made-up tasks: how many whole sequences each system gets right.
 
 ``python -m scripts.composition RUNS`` reads the finished runs of ``RUNS/TASK/ROW/seed-N`` and
-prints, and writes to ``RUNS/composition.md``, a line for each task and system.
+prints, and writes to ``RUNS/composition.md``, a line for each task and system. With ``--keep FILE``
+their outcomes are added to FILE, and the table is of all that it has: no run is needed again.
 """
 
 from __future__ import annotations
 
+import csv
+import hashlib
 import math
 import sys
 from pathlib import Path
-from typing import Iterator, List, Optional, Tuple
+from typing import Dict, Iterator, List, Optional, Tuple
 
+import msgspec
 import numpy as np
 
 from capsnmt.cli import ConfigurationError, OneLineParser, run_command
@@ -18,14 +22,88 @@ from capsnmt.corpora.prepared import PreparedData
 from capsnmt.evaluation.outputs import read_lines
 from capsnmt.evaluation.scores import Spread, spread
 from capsnmt.evaluation.significance import difference_of
-from capsnmt.files import write_all
+from capsnmt.files import atomic_writer, write_all
 from capsnmt.pages.page import Markdown, Table
+from capsnmt.records import Record
 from capsnmt.report.tables import MINUS, NONE, difference_cell, mean_cell
 from capsnmt.runs.finished import FinishedRun, check_comparable, find_runs
-from capsnmt.runs.trained_rows import TrainedRow, group
+from capsnmt.runs.trained_rows import group
 from scripts.results import translations
 
 BASELINE = "baseline"
+
+
+class Outcome(Record, frozen=True):
+    """What a finished training of the suite leaves behind: a line of the file that keeps them."""
+
+    task: str
+    system: str
+    seed: int
+    parameters: int
+    updates: int
+    device: str
+    version: str  # of capsnmt, with its commit
+    data: str  # twelve digits of a checksum of the data and the references
+    accuracy: Dict[str, float]  # test set -> percent of whole sequences
+
+    @classmethod
+    def of(cls, task: str, run: FinishedRun) -> Outcome:
+        """Return that of a run."""
+        training, tests = run.training, run.settings.data.test_sets
+        texts = [run.scores[x].checksums.get("reference", "") for x in tests]
+        content = "\n".join([*(f"{x} {y}" for x, y in sorted(training.data.items())), *texts])
+        return cls(
+            task,
+            run.row,
+            run.seed,
+            run.parameters,
+            run.curve.updates,
+            f"{training.device_name}, threads of the training: {training.threads}",
+            training.versions.get("capsnmt", "unknown"),
+            hashlib.sha256(content.encode()).hexdigest()[:12],
+            {x: accuracy(run, x) for x in tests},
+        )
+
+
+FACTS = [name for name in Outcome.__struct_fields__ if name != "accuracy"]
+
+
+def read(path: Path) -> List[Outcome]:
+    """Return the outcomes of a file that keeps them; none if it does not exist."""
+    if not path.exists():
+        return []
+    with open(path, encoding="utf-8", newline="") as file:
+        lines = [*csv.DictReader(file, delimiter="\t")]
+    try:
+        nested = [{**{x: line.pop(x) for x in FACTS}, "accuracy": line} for line in lines]
+        return msgspec.convert(nested, List[Outcome], strict=False)
+    except (KeyError, msgspec.ValidationError) as error:
+        raise ConfigurationError(
+            f"{path} keeps no outcomes of the suite ({error}); give another file"
+        ) from None
+
+
+def keep(outcomes: List[Outcome], path: Path) -> None:
+    """Write outcomes to a file in the order of task, system and seed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_writer(path) as file:
+        table = csv.writer(file, delimiter="\t", lineterminator="\n")
+        table.writerow([*FACTS, *outcomes[0].accuracy])
+        for x in sorted(outcomes, key=lambda each: (each.task, each.system, each.seed)):
+            table.writerow([*(getattr(x, name) for name in FACTS), *x.accuracy.values()])
+
+
+def check(outcomes: List[Outcome]) -> None:
+    """Raise unless all outcomes of a task are of the same data and as many updates."""
+    first: Dict[str, Outcome] = {}
+    for x in outcomes:
+        one = first.setdefault(x.task, x)
+        for what in ("data", "updates"):
+            if getattr(x, what) != getattr(one, what):
+                raise ConfigurationError(
+                    f"{x.task}: {x.system}, seed {x.seed}, has the {what} {getattr(x, what)}, but "
+                    f"{one.system}, seed {one.seed}, has {getattr(one, what)}; keep one of them"
+                )
 
 
 def accuracy(run: FinishedRun, test_set: str) -> float:
@@ -53,19 +131,18 @@ def mean_interval(found: Spread) -> Optional[Tuple[float, float]]:
     return max(0.0, found.mean - half), min(100.0, found.mean + half)
 
 
-def lines(task: str, rows: List[TrainedRow]) -> Iterator[List[str]]:
+def lines(task: str, outcomes: List[Outcome]) -> Iterator[List[str]]:
     """Yield the cells of each system of a task, the baseline first; Δ is to the baseline."""
-    check_comparable([run for row in rows for run in row.runs])
-    rows.sort(key=lambda row: (row.name != BASELINE, row.name))
     baseline = None
-    for row in rows:
-        cells = [task, f"`{row.name}`", f"{row.runs[0].parameters:,}", str(len(row.runs))]
-        for test_set in row.runs[0].settings.data.test_sets:
-            found = spread([accuracy(run, test_set) for run in row.runs])
+    for system in sorted({x.system for x in outcomes}, key=lambda name: (name != BASELINE, name)):
+        seeds = [x for x in outcomes if x.system == system]
+        cells = [task, f"`{system}`", f"{seeds[0].parameters:,}", str(len(seeds))]
+        for test_set in seeds[0].accuracy:
+            found = spread([x.accuracy[test_set] for x in seeds])
             cells += [mean_cell(found), reach(mean_interval(found))]
-        if row.name == BASELINE:
+        if system == BASELINE:
             baseline = found
-        if baseline is None or row.name == BASELINE:
+        if baseline is None or system == BASELINE:
             yield [*cells, NONE, NONE]
         else:
             difference = difference_cell(found.mean - baseline.mean)
@@ -84,21 +161,40 @@ def reach(bounds: Optional[Tuple[float, float]]) -> str:
     return f"{bounds[0]:.1f} to {bounds[1]:.1f}".replace("-", MINUS) if bounds else NONE
 
 
+def outcomes_below(folder: Path) -> Iterator[Outcome]:
+    """Yield what the finished runs of the suite below a folder leave behind."""
+    tasks = sorted({path.parents[2] for path in folder.glob("*/*/seed-*/config.json")})
+    if not tasks:
+        raise ConfigurationError(f"{folder} has no runs of the suite; give the --output of it")
+    for task in tasks:
+        rows = group(find_runs([task]))
+        check_comparable([run for row in rows for run in row.runs])
+        for row in rows:
+            yield from (Outcome.of(task.name, run) for run in row.runs)
+
+
 def main() -> None:
     """Print the table and write it beside the runs."""
     parser = OneLineParser(prog="python -m scripts.composition", description=main.__doc__)
     parser.add_argument("runs", type=Path, help="the folder of the suite, RUNS/TASK/ROW/seed-N")
-    folder: Path = parser.parse_args().runs
-    tasks = sorted({path.parents[2] for path in folder.glob("*/*/seed-*/config.json")})
-    if not tasks:
-        raise ConfigurationError(f"{folder} has no runs of the suite; give the --output of it")
-    rows = {task.name: group(find_runs([task])) for task in tasks}
+    parser.add_argument("--keep", type=Path, metavar="FILE", help="where outcomes are kept")
+    options = parser.parse_args()
+    kept = [] if options.keep is None else read(options.keep)
+    new = [*outcomes_below(options.runs)]
+    found = {(x.task, x.system, x.seed): x for x in [*kept, *new]}
+    outcomes = [*found.values()]
+    check(outcomes)
     header = ["task", "system", "parameters", "seeds"]
-    for test_set in next(iter(rows.values()))[0].runs[0].settings.data.test_sets:
+    for test_set in outcomes[0].accuracy:
         header += [test_set, "95%"]
-    cells = [[*map(Markdown, line)] for task in rows for line in lines(task, rows[task])]
+    tasks = {
+        task: [x for x in outcomes if x.task == task] for task in sorted({x.task for x in outcomes})
+    }
+    cells = [[*map(Markdown, line)] for task in tasks for line in lines(task, tasks[task])]
     table = Table([*header, f"Δ {test_set}", "95%"], cells, numeric=2)
-    write_all({folder / "composition.md": f"{table}\n".encode()})
+    write_all({options.runs / "composition.md": f"{table}\n".encode()})
+    if options.keep is not None:
+        keep(outcomes, options.keep)
     print(table)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import statistics
 from itertools import product
 from pathlib import Path
@@ -103,6 +104,19 @@ def test_the_table_counts_whole_sequences_over_seeds(tmp_path: Path) -> None:
     assert table[1][6:] == ["–", "–"]
     assert table[2][6] == "+43.33"
     assert (tmp_path / "composition.md").read_text("utf-8").splitlines() == [header, _, *lines]
+    kept = tmp_path / "kept" / "outcomes.tsv"
+    assert succeed("scripts.composition", tmp_path, "--keep", kept) == f"{header}\n{_}\n" + "".join(
+        f"{line}\n" for line in lines
+    )
+    shutil.rmtree(tmp_path / "copy" / "em_routing")  # a machine that was lost
+    again = succeed("scripts.composition", tmp_path, "--keep", kept).strip().splitlines()
+    assert again == [header, _, *lines]
+    kept.write_text(kept.read_text("utf-8").replace("em_routing\t2\t6\t", "em_routing\t2\t6\t7"))
+    other = command("scripts.composition", tmp_path, "--keep", kept)
+    is_refusal(other.returncode, other.stderr, "copy: em_routing, seed 2, has the updates")
+    kept.write_text("task\tsystem\ncopy\tbaseline\n")
+    other = command("scripts.composition", tmp_path, "--keep", kept)
+    is_refusal(other.returncode, other.stderr, "keeps no outcomes of the suite")
     (tmp_path / "copy" / "data" / "raw" / f"{TEST_SET}.de").write_text("x\n" * 30, "utf-8")
     other = command("scripts.composition", tmp_path)
     is_refusal(other.returncode, other.stderr, "was scored with another reference than")
