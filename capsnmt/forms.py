@@ -55,9 +55,8 @@ OPENED = re.compile(r"<seg\b", re.IGNORECASE)
 REFERENCE = re.compile(r"<(refset|doc|src|ref|hyp)\b([^>]*)>", re.IGNORECASE)
 SIDE = re.compile(r"<(src|ref|hyp|tmx)\b", re.IGNORECASE)
 # what a segment is known by: its document, and its number there
-IDENTITY = re.compile(
-    r"""<(?:doc\b[^>]*?\bdocid|seg\b[^>]*?\bid)\s*=\s*["']?([^"'\s>]+)""", re.IGNORECASE
-)
+DOCUMENT = re.compile(r"""<doc\b[^>]*?\b(?:doc)?id\s*=\s*["']?([^"'\s>]+)""", re.IGNORECASE)
+NUMBER = re.compile(r"""<seg\b[^>]*?\bid\s*=\s*["']?([^"'\s>]+)""", re.IGNORECASE)
 LABEL = re.compile(r"""\b(refid|sysid|translator)\s*=\s*["']([^"']*)""")
 
 
@@ -178,34 +177,43 @@ def read_segments(text: Iterable[str], name: str) -> Iterator[str]:
     return (" ".join(html.unescape(each).split()) for each in segments)
 
 
-def check_order(texts: Mapping[str, Iterable[str]]) -> None:
-    """Compare the segments of files of markup, by their names.
+def check_order(files: Mapping[str, Iterable[str]]) -> None:
+    """Compare the segments of all texts in files of markup, by their names.
 
-    Raise if two files have the same ones in another order; warn if as many are others.
+    Raise if two texts have the same ones in another order; warn if as many are others.
     """
-    segments = {name: IDENTITY.findall("\n".join(text)) for name, text in texts.items()}
-    first = next(iter(texts), "")
-    for name, found in segments.items():
-        others = sum(one != other for one, other in zip(found, segments[first]))
-        if others and sorted(found) == sorted(segments[first]):
+    segments: Dict[str, List[Tuple[str, str]]] = {}
+    for name, text in files.items():
+        found: Dict[Tuple[str, str], List[Tuple[str, str]]] = {}
+        document = ""
+        for side, label, part in _parts(text):
+            document = next(iter(DOCUMENT.findall(part)), document)
+            numbers = ((document, number) for number in NUMBER.findall(part))
+            found.setdefault((side, label), []).extend(numbers)
+        texts = {key: each for key, each in found.items() if each}
+        for key in [key for key in texts if key[0] == "hyp" and len(texts) > 1]:
+            del texts[key]  # no text of a test set
+        for (side, label), each in texts.items():
+            segments[f"{name} ({label or side})" if len(texts) > 1 else name] = each
+    first = next(iter(segments), "")
+    for name, each in segments.items():
+        others = sum(one != other for one, other in zip(each, segments[first]))
+        if others and sorted(each) == sorted(segments[first]):
             raise ConfigurationError(
                 f"{name} has the segments of {first} in another order; give both in one order"
             )
-        if others and len(found) == len(segments[first]):
+        if others and len(each) == len(segments[first]):
             say(
-                f"warning: {others:,} of {len(found):,} documents and segments of {name} have "
-                f"other ids than those of {first}"
+                f"warning: {others:,} of {len(each):,} segments of {name} have other ids than "
+                f"those of {first}"
             )
 
 
-def read_texts(text: Iterable[str], name: str) -> Tuple[List[str], Dict[str, List[str]]]:
-    """Return source and references of NIST's SGM or WMT's XML: the segments, in the file's order.
+def _parts(text: Iterable[str]) -> Iterator[Tuple[str, str, str]]:
+    """Yield the parts of a file of markup: the side and the name of the text, and the markup.
 
-    Only WMT's XML has a source beside references, and its system outputs are skipped. The names of
-    references are the translators', or the ``refid`` and ``sysid`` of SGM.
+    The names of references are the translators', or the ``refid`` and ``sysid`` of SGM.
     """
-    source: List[str] = []
-    found: Dict[str, List[str]] = {}
     parts = ["", "", *REFERENCE.split("\n".join(text))]
     side, of_set, of_text = "", "", ""
     for tag, attributes, content in zip(parts[::3], parts[1::3], parts[2::3]):
@@ -214,8 +222,18 @@ def read_texts(text: Iterable[str], name: str) -> Tuple[List[str], Dict[str, Lis
             side, of_set, of_text = "", label.get("refid", ""), ""
         elif tag:
             side, of_text = tag.lower(), label.get("sysid") or label.get("translator", "")
-        if side != "hyp" and OPENED.search(content):
-            named = f"{of_set} {of_text}".strip()
-            segments = source if side == "src" else found.setdefault(named, [])
-            segments.extend(read_segments(content.split("\n"), name))
+        yield side, f"{of_set} {of_text}".strip(), f"<{tag}{attributes}>{content}"
+
+
+def read_texts(text: Iterable[str], name: str) -> Tuple[List[str], Dict[str, List[str]]]:
+    """Return source and references of NIST's SGM or WMT's XML: the segments, in the file's order.
+
+    Only WMT's XML has a source beside references, and its system outputs are skipped.
+    """
+    source: List[str] = []
+    found: Dict[str, List[str]] = {}
+    for side, label, part in _parts(text):
+        if side != "hyp" and OPENED.search(part):
+            segments = source if side == "src" else found.setdefault(label, [])
+            segments.extend(read_segments(part.split("\n"), name))
     return source, found

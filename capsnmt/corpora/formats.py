@@ -110,7 +110,7 @@ FORMATS: Dict[str, Reader] = {
     "tsv": read_columns,
     "libreoffice-help": read_page,
 }
-OF_SEGMENTS = ("sgm", "iwslt-xml")
+OF_SEGMENTS = ("sgm", "iwslt-xml", "wmt-xml")
 # formats of pages, whose paragraphs are aligned by their ids
 PAGES = ("libreoffice-help",)
 

@@ -225,10 +225,20 @@ def test_a_test_set_has_all_its_references_however_they_are_given(files, run, re
     assert text(data.raw("valid", "de")) == text(data.raw("x", "de"))
     recorded = {Path(path).name for path in data.read_manifest().sources}
     assert {"r1.de", "v.xml", "ref1.txt", "v.de.sgm"} < recorded
-    # pairs are made in the order of segments
-    Path("w.de.sgm").write_text(swapped(sgm(first, key="refid")), "utf-8")
-    wrong = ["--train", "a.en", "a.de", "--test", "v.en.sgm", "w.de.sgm", "--output", "wrong"]
-    refuse(wrong, "w.de.sgm has the segments of", "v.en.sgm in another order; give")
+    # pairs are made in the order of segments, of every reference, in any markup
+    ten, others, source = ([*text, *text[:4]] for text in (first, second, sources))
+    later = swapped(sgm(others, key="refid")).replace('refid="0"', 'refid="1"')
+    texts = [re.sub(r"(?s)<(src|hyp).*?</\1>", "", wmt_xml(text)) for text in (source, ten)]
+    for kind, of_source, of_target, named in (
+        ("sgm", sgm(source, key="refid"), swapped(sgm(ten, key="refid")), ""),
+        ("sgm", sgm(source, key="refid"), sgm(ten, key="refid") + later, " (1 r)"),
+        ("xml", texts[0], swapped(texts[1]), ""),
+    ):
+        Path(f"w.en.{kind}").write_text(of_source, "utf-8")
+        Path(f"w.de.{kind}").write_text(of_target, "utf-8")
+        wrong = ["--train", "a.en", "a.de", "--test", f"w.en.{kind}", f"w.de.{kind}"]
+        problem = f"w.de.{kind}{named} has the segments of"
+        refuse([*wrong, "--output", "wrong"], problem, "in another order; give")
     refuse(["--train", "a.en", "a.de", "--output", ""], "--output", "'' is no path; give")
     Path("loop").symlink_to("loop")
     refuse(["--train", "loop/a.en", "loop/a.de", "--output", "wrong"], "a.en: cannot be read: Too")

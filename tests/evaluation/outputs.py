@@ -72,8 +72,8 @@ def element(name: str, lines: List[str], **attributes: str) -> str:
 def sgm(*texts: List[str], key: str) -> str:
     """References of two documents: sets with a ``refid``, or documents with a ``sysid``."""
     parts = [
-        "".join(element("doc", part, docid="d", sysid=f"ref{number}" if key == "sysid" else "r")
-                for part in (text[:5], text[5:]))
+        "".join(element("doc", part, docid=name, sysid=f"ref{number}" if key == "sysid" else "r")
+                for name, part in (("d", text[:5]), ("e", text[5:])))
         for number, text in enumerate(texts)
     ]  # fmt: skip
     if key == "sysid":

@@ -225,6 +225,9 @@ def test_references_in_markup_are_read_with_all_of_their_translators(
     other_order.write_text(swapped(sgm(REFERENCE, key="sysid")), "utf-8")
     given = (f"x={segments}", *as_plain, "--reference", other_order)
     refuse(given, f"{segments} has the segments of", f"{other_order} in another order; give")
+    both = sgm(REFERENCE, key="refid") + swapped(sgm(other, key="sysid"))
+    other_order.write_text(both, "utf-8")
+    refuse(given, f"{other_order} (ref0) has the segments of", "in another order; give")
     other_order.write_text(sgm(REFERENCE, key="sysid").replace('docid="d"', 'docid="e"'), "utf-8")
     _, errors = evaluated(*given)
     assert f"of {segments} have other ids than those of {other_order}" in errors
