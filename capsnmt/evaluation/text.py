@@ -119,7 +119,9 @@ def moses_detokenizer(lang: Optional[str]) -> Callable[[str], str]:
     from sacremoses import MosesDetokenizer
 
     base = base_language(lang)
-    moses = MosesDetokenizer(lang=base)
+    # D: its rule for Czech looks at the end of the line: where that is a number, all numbers of the
+    # line would lose the space before them
+    moses = MosesDetokenizer(lang="" if base == "cs" else base)
 
     apostrophe = None
     if base not in WITH_APOSTROPHES:

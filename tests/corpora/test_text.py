@@ -114,6 +114,7 @@ def test_tokeniser_gives_the_expected_tokens(name, language, line, tokens):
         ("moses", "nl", "zo'n man, 's avonds"),
         ("moses", "ca", "l'home d'aquí, col·lecció"),
         ("moses", "tr", "Ankara'da"),
+        ("moses", "cs", 'Od roku 1990 do roku 2005 "prší", asi 25.'),
         ("moses", "uk", "м'яч і п'ять"),
         ("moses", "en", "I don't; it's the dogs' bed."),
         ("moses", "fr", "l'homme d'ici"),
