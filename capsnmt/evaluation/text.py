@@ -17,18 +17,32 @@ WITHOUT_SPACES = ("zh", "ja")
 CJK = "\u2014\u2018-\u201d\u2026"
 CJK += "\u2e80-\u303f\u3040-\u30ff\u3100-\u33ff\u3400-\u9fff\uf900-\ufaff\ufe30-\ufe4f\uff00-\uffef"
 CJK += "\U00020000-\U0003ffff"
-# also within 54,000 and 10:30, which jieba splits
-NO_SPACE = re.compile(rf"(?<=[{CJK}]) +| +(?=[{CJK}])|(?<=\d,) +(?=\d{{3}}\b)|(?<=\d:) +(?=\d)")
+# also within 54,000, which jieba splits
+NO_SPACE = re.compile(rf"(?<=[{CJK}]) +| +(?=[{CJK}])|(?<=\d,) +(?=\d{{3}}\b)")
 BETWEEN_CJK = re.compile(rf"(?<=[{CJK}]) +(?=[{CJK}])")
 
 # languages with apostrophes that Moses knows, and those where one between letters is part of a word
 WITH_APOSTROPHES = ("en", "fr", "it")
-OF_WORDS = ("az", "be", "br", "ca", "oc", "tr", "uk", "uz")
+OF_WORDS = ("az", "be", "br", "ca", "he", "oc", "tr", "uk", "uz")
 INSIDE_WORDS = re.compile(r"(?<=[^\W\d_]) ' (?=[^\W\d_])")
 AT_SHORT_WORDS = re.compile(
     r"(?:(?<=\b[^\W\d_])|(?<=\b[^\W\d_]{2})) ' (?=[^\W\d_])"
     r"|(?<=[^\W\d_]) ' (?=[^\W\d_]{1,2}\b)"
 )
+# where an apostrophe begins a word (af 'n, nl 's avonds) or ends one (it po', mt ta'), and what
+# else is inside a word (ca l·l, he with ") or at its end (el), by language
+OF_TIMES = "avonds|middags|morgens|nachts|ochtends|zomers|winters|lands|werelds"
+APART = "\ufdd0"  # an apostrophe that Moses would join to the next word
+PLACES = {
+    "af": (r"(?<!\S)' (?=n\b)", "'"),
+    "ca": ("l · l", "l·l"),
+    "el": (r" ·(?= |$)", "·"),
+    "he": ('(?<=[א-ת]) " (?=[א-ת](?: |$))', '"'),
+    "it": (r"(?<=\b[PpMmBb][oe]) '(?= |$)", APART),
+    "mt": (r"(?<=[^\W\d_]{2}) '(?= |$)", "'"),
+    "nl": (rf"(?<!\S)(?<![zZ]o )(?<!\b[mzMZ] )' (?=[tnk]\b|s(?:-| (?:{OF_TIMES})\b))", "'"),
+}
+BETWEEN_DIGITS = re.compile(r"(?<=\d) : (?=\d)")
 # what ends a sentence or a part of it, of which Moses knows those of Latin letters: Arabic, Indic,
 # Armenian, Ethiopic, Khmer, Burmese, Tibetan
 ENDS = "\u0589\u055d\u060c\u061b\u061f\u06d4\u0964\u0965\u0f0d\u0f0e\u104a\u104b\u1361-\u1368"
@@ -113,8 +127,9 @@ def moses_detokenizer(lang: Optional[str]) -> Callable[[str], str]:
 
     **D**: Moses has rules for the apostrophes of English, French and Italian. Of other languages it
     would take each for a quote, and leave spaces: l' home, zo' n. One between letters is part of a
-    word where a language uses it so, and elsewhere where one of its sides has two letters at most.
-    The parts of an address are joined, too, and the ends of sentences in other scripts.
+    word where a language uses it so, and elsewhere where one of its sides has two letters at most;
+    where words begin or end in one, as of Dutch or Maltese, that is left to them. The parts of an
+    address and of a time are joined, too, and the ends of sentences in other scripts.
     """
     from sacremoses import MosesDetokenizer
 
@@ -122,6 +137,8 @@ def moses_detokenizer(lang: Optional[str]) -> Callable[[str], str]:
     # D: its rule for Czech looks at the end of the line: where that is a number, all numbers of the
     # line would lose the space before them
     moses = MosesDetokenizer(lang="" if base == "cs" else base)
+    place, joined = PLACES.get(base, (r"(?!)", ""))
+    places = re.compile(place)
 
     apostrophe = None
     if base not in WITH_APOSTROPHES:
@@ -131,11 +148,11 @@ def moses_detokenizer(lang: Optional[str]) -> Callable[[str], str]:
         # the hyphen inside a word, in Google's tokens of WMT16
         line = moses.unescape_xml(line).replace(" ##AT##-##AT## ", "-")
         line = ADDRESS.sub(lambda found: found[0].replace(" ", ""), line)
+        line = places.sub(joined, BETWEEN_DIGITS.sub(":", line))
         if apostrophe is not None:
             line = apostrophe.sub("'", line)
-        if base == "ca":
-            line = line.replace("l · l", "l·l")
-        text = BEFORE_ENDS.sub("", moses.detokenize(line.split(), unescape=False))
+        text = moses.detokenize(line.split(), unescape=False).replace(APART, "'")
+        text = BEFORE_ENDS.sub("", text)
         return NO_SPACE.sub("", text) if base in WITHOUT_SPACES else text
 
     return detokenize
