@@ -119,6 +119,8 @@ def test_tokeniser_gives_the_expected_tokens(name, language, line, tokens):
         ("moses", "it", "L'uomo dell'isola e un po' di \"acqua\", un po'."),
         ("moses", "el", "Πρώτη πρόταση· δεύτερη;"),
         ("moses", "de", "Um 12:30 Uhr stand es 3:1."),
+        ("moses", "fi", "EU:n jäsenet: USA:ssa 1990:stä."),
+        ("moses", "sv", "FN:s och EU:s länder: kl. 12:30."),
         ("moses", "ca", "l'home d'aquí, col·lecció"),
         ("moses", "tr", "Ankara'da"),
         ("moses", "cs", 'Od roku 1990 do roku 2005 "prší", asi 25.'),
