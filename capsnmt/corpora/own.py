@@ -100,7 +100,7 @@ def own_recipe(
     say(f"subwords: {size:,} merge operations of BPE, one vocabulary for both languages")
     known = NonbreakingPrefixes().available_langs
     for side in sorted(languages):
-        if tokenisers[side] == "moses" and side not in known:
+        if tokenisers[side] == "moses" and base_language(side) not in known:
             say(f"{side}: Moses has no rules for it; words are what spaces separate, as in English")
     return recipe
 

@@ -13,6 +13,7 @@ import unicodedata
 from typing import Any, Callable, Dict
 
 from capsnmt.corpora.parallel import chunk_of, lines_of
+from capsnmt.evaluation.text import base_language
 
 # The blocks that sacreBLEU's `zh` tokeniser separates: ideographs, punctuation, wide forms.
 CHINESE = re.compile(
@@ -71,6 +72,7 @@ def _moses_tokeniser(language: str) -> Any:
 def _moses(language: str, normalise: bool = True, escape: bool = False) -> LineFunction:
     from sacremoses import MosesPunctNormalizer
 
+    language = base_language(language)
     normaliser, tokeniser = MosesPunctNormalizer(language), _moses_tokeniser(language)
 
     def tokenise(line: str) -> str:
@@ -128,7 +130,7 @@ def make_tokeniser(name: str, language: str) -> LineFunction:
 
     Text is first normalised to Unicode NFC: Vietnamese is published composed and decomposed.
 
-    ``name`` is one of `TOKENISERS`, ``none`` for tokenised text; ``language``, an ISO 639-1 code,
+    ``name`` is one of `TOKENISERS`, ``none`` for tokenised text; ``language``, a code of ISO 639,
     selects the rules of ``moses``.
     """
     base, lower, _ = name.partition(f"-{LOWERCASE}")

@@ -11,7 +11,17 @@ REMOVE_BPE = ("none", "subword_nmt", "sentencepiece")
 DETOKENIZE = ("none", "moses")
 LANGUAGE = re.compile(r"[a-zA-Z]{2,3}([-_][a-zA-Z0-9]+)*")
 # languages that corpora and their tools name by more than one code
-SAME_LANGUAGE = {"zho": "zh", "cmn": "zh", "yue": "zh", "jpn": "ja", "jp": "ja", "kor": "ko"}
+SAME_LANGUAGE = {"cmn": "zh", "yue": "zh", "jp": "ja", "iw": "he"}
+# ISO 639-3, its older forms, and ISO 639-1, of those that have rules here or in Moses
+CODES = (
+    "afr af, asm as, aze az, azj az, bel be, ben bn, bre br, cat ca, ces cs, cze cs, deu de, "
+    "dut nl, ekk et, ell el, eng en, est et, fin fi, fra fr, fre fr, ger de, gle ga, gre el, "
+    "guj gu, heb he, hin hi, hun hu, ice is, isl is, ita it, jpn ja, kan kn, kor ko, lav lv, "
+    "lit lt, lvs lv, mal ml, mar mr, mlt mt, nld nl, oci oc, ori or, ory or, pan pa, pol pl, "
+    "por pt, ron ro, rum ro, rus ru, slk sk, slo sk, slv sl, spa es, swe sv, tam ta, tel te, "
+    "tur tr, ukr uk, uzb uz, uzn uz, zho zh"
+)
+SAME_LANGUAGE.update(re.findall(r"(\w{3}) (\w\w)", CODES))
 WITHOUT_SPACES = ("zh", "ja")
 # dash, quotes, ellipsis; CJK punctuation, kana, ideographs, full-width and half-width forms
 CJK = "\u2014\u2018-\u201d\u2026"
@@ -96,8 +106,8 @@ def language(code: str) -> str:
 def base_language(code: Optional[str]) -> str:
     """Return the language that a code stands for; without one, an empty text.
 
-    >>> base_language("zh_CN"), base_language("pt-br"), base_language("jpn")
-    ('zh', 'pt', 'ja')
+    >>> base_language("zh_CN"), base_language("pt-br"), base_language("deu_Latn")
+    ('zh', 'pt', 'de')
     """
     base = re.split("[-_]", (code or "").lower())[0]
     return SAME_LANGUAGE.get(base, base)
