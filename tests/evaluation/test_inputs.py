@@ -16,7 +16,7 @@ from sacrebleu.tokenizers.tokenizer_base import BaseTokenizer
 from capsnmt.evaluation.outputs import parse_generate_output
 from capsnmt.evaluation.text import REMOVE_BPE, moses_detokenizer, remove_bpe
 from tests.evaluation.conftest import Evaluate, Refuse, scores
-from tests.evaluation.outputs import generated, write_lines
+from tests.evaluation.outputs import REFERENCE, generated, write_lines
 
 # sentences as fairseq prints them: no line end and no tab inside, everything else may be
 SENTENCE = st.text(st.characters(blacklist_characters="\n\t", blacklist_categories=["Cs"]))
@@ -102,14 +102,23 @@ def test_a_file_that_links_to_itself_is_one_line(
 
 
 def test_segment_scores_are_read_from_the_file_of_comet_score(
-    files: Dict[str, str], tmp_path: Path, evaluate: Evaluate
+    files: Dict[str, str], tmp_path: Path, evaluate: Evaluate, capsys: pytest.CaptureFixture
 ) -> None:
-    segments = [{"src": "a", "mt": "b", "ref": "c", "COMET": i, "errors": []} for i in range(12)]
+    """Which also says what was scored: the files of two systems may have changed places."""
+    segments = [
+        {"src": "a", "mt": f"{text} ", "ref": "c", "COMET": number, "errors": []}
+        for number, text in enumerate(REFERENCE)
+    ]
     path = tmp_path / "comet.json"
     path.write_text(json.dumps({"detok.txt": segments}, indent=4), "utf-8")
     given = ["--reference", files["reference"], "--segment-scores", "COMET", f"x={path}"]
-    document = evaluate(f"x={files['good']}", *given)
-    assert scores(document, "COMET") == {"x": pytest.approx(sum(range(12)) / 12)}
+    warned = []
+    for name in ("good", "half"):
+        document = evaluate(f"x={files[name]}", *given)
+        assert scores(document, "COMET") == {"x": pytest.approx(sum(range(12)) / 12)}
+        warned.append(capsys.readouterr().err)
+    other = "6 of 12 scores are of another translation than that of x; score those that are given"
+    assert warned == ["", f"warning: {path}: {other}\n"]
 
 
 class AtSpaces(BaseTokenizer):
