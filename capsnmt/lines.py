@@ -10,14 +10,24 @@ corpus; with one in its first line a file is UTF-16.
 from __future__ import annotations
 
 import gzip
+import re
 import zlib
-from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from pathlib import Path
-from typing import BinaryIO, Iterator, List, cast
+from typing import BinaryIO, Iterable, Iterator, List, cast
 
 from capsnmt.cli import ConfigurationError
 
-GZIP = b"\x1f\x8b"
+# how a file begins that is no text in UTF-8, and what is said of it; UTF-32 has UTF-16's mark
+BEGINNINGS = {
+    rb"\x1f\x8b": "it is compressed; unpack it, as by gzip -dc",
+    rb"BZh\d1AY&SY": "it is compressed; unpack it, as by bzip2 -dc",
+    rb"\xfd7zXZ": "it is compressed; unpack it, as by xz -dc",
+    rb"\x28\xb5\x2f\xfd": "it is compressed; unpack it, as by zstd -dc",
+    rb"PK\x03\x04": "it is compressed; unpack it, as by unzip -p",
+    rb"\xff\xfe\0\0|\0\0\xfe\xff": "not UTF-8; convert the file, as by iconv -f utf-32 -t utf-8",
+    rb"\xff\xfe|\xfe\xff": "not UTF-8; convert the file, as by iconv -f utf-16 -t utf-8",
+    rb"[^\n]*\0": "holds a NUL character, so it is UTF-16 or no text; convert the file",
+}
 
 
 def read_lines(path: Path, name: str = "") -> Iterator[str]:
@@ -44,29 +54,22 @@ def stream_lines(stream: BinaryIO, name: str) -> Iterator[str]:
     """Yield the lines of an open binary stream, as `read_lines` does; ``name`` is for errors."""
     foreign = 0  # lines that are UTF-8 and not ASCII
     for number, data in enumerate(stream, 1):
+        for beginning, problem in BEGINNINGS.items() if number == 1 else ():
+            if re.match(beginning, data):
+                raise ConfigurationError(f"{name}, line 1: {problem}")
         try:
             text = data.decode("utf-8")
         except UnicodeDecodeError as error:
-            fix = _repair(data, stream, number, foreign)
+            fix = _repair(() if stream.isatty() else stream, foreign)
             raise ConfigurationError(
                 f"{name}, line {number}: not UTF-8 ({error.reason} at byte {error.start}); {fix}"
             ) from None
         foreign += not text.isascii()
-        if number == 1 and "\0" in text:
-            raise ConfigurationError(
-                f"{name}, line 1: holds a NUL character, so it is UTF-16 or no text; convert the "
-                f"file"
-            )
         yield text.removeprefix("\ufeff").rstrip("\r\n").replace("\0", " ")
 
 
-def _repair(data: bytes, stream: BinaryIO, number: int, foreign: int) -> str:
+def _repair(others: Iterable[bytes], foreign: int) -> str:
     """Return how to repair a text whose line is not UTF-8, by what the others are."""
-    if number == 1 and data.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
-        return "convert the file, as by iconv -f utf-16 -t utf-8"
-    if number == 1 and data.startswith(GZIP):
-        return "it is compressed by gzip; unpack it, as by gzip -dc"
-    others = () if stream.isatty() else stream
     wrong = 1
     for line in others:
         try:
@@ -78,7 +81,8 @@ def _repair(data: bytes, stream: BinaryIO, number: int, foreign: int) -> str:
             f"correct {'this line' if wrong == 1 else f'the {wrong:,} such lines'}, or drop them "
             f"on both sides; {foreign:,} others are UTF-8, which a conversion would spoil"
         )
-    return "convert the file, as by iconv -f latin1 -t utf-8"
+    # not latin1, which has a character for every byte: quotes of Windows would be lost unseen
+    return "convert the file from its encoding, as by iconv -f cp1252 -t utf-8 if that is Western"
 
 
 def blank_lines(lines: List[str], name: str) -> int:

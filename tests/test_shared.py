@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import bz2
 import errno
 import gzip
+import lzma
 import os
 import sys
 from pathlib import Path
@@ -152,7 +154,13 @@ def test_lines_end_at_newlines_alone(tmp_path: Path, content: str, expected: lis
         ("two", b"a\n\xf6\n\xf6\n\xc3\xb6\n", "line 2: .* correct the 2 such .* 1 others"),
         ("no.gz", b"plain text", "not a complete gzip file"),
         ("cut.gz", gzip.compress(b"a\n" * 999, mtime=0)[:-9], "not a complete gzip file"),
-        ("packed", gzip.compress(b"a\n", mtime=0), "line 1: .* gzip; unpack it"),
+        ("packed", gzip.compress(b"a\n", mtime=0), "line 1: .*; unpack it, as by gzip -dc"),
+        ("a.xz", lzma.compress(b"a\n"), "line 1: .*; unpack it, as by xz -dc"),
+        ("a.bz2", bz2.compress(b"a\n"), "line 1: .*; unpack it, as by bzip2 -dc"),
+        ("a.zip", b"PK\x03\x04\x14\0\n", "line 1: .*; unpack it, as by unzip -p"),
+        ("wide", "schön\n".encode("utf-32"), "line 1: .* iconv -f utf-32"),
+        ("utf16", "schön\n".encode("utf-16"), "line 1: .* iconv -f utf-16"),
+        ("windows", "„schön“\n".encode("cp1252"), "line 1: .* iconv -f cp1252"),
         ("nul", b"a\0b\nc\n", "line 1: holds a NUL"),
     ],
 )
