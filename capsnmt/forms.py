@@ -29,15 +29,18 @@ MARKS = {
 SYMBOLS = re.compile(r"(?:^|(?<= ))(?:</?s>|<pad>)(?= |$)")
 UNKNOWN = "unknown words (<unk>)"
 LOST = "characters that a conversion lost (U+FFFD)"
+# those of Windows, read as latin1; U+0085 ends a line elsewhere
+WRONG = "control characters of a wrong conversion (U+0080 to U+009F)"
 NO_WORDS = {
     **{f"marks of subwords ({kind})": pattern for kind, pattern in MARKS.items()},
     "symbols of a dictionary": SYMBOLS,
     UNKNOWN: re.compile("<unk>"),  # fairseq-generate writes <<unk>> in references
     LOST: re.compile("\ufffd"),
+    WRONG: re.compile("[\x80-\x84\x86-\x9f]"),
     "tabs, as a table has": re.compile(r"\S {0,9}\t\s{0,9}\S"),
 }
 # a line without these has none of them: most of a corpus is asked only once
-SUSPECT = re.compile("@@|\u2581|##|<|\t|\ufffd")
+SUSPECT = re.compile("@@|\u2581|##|<|\t|\ufffd|[\x80-\x9f]")
 # the beginning of a file of markup, which is no text of one sentence a line
 MARKUP = re.compile(
     r"\s*<(?:\?xml|!doctype|tmx|xliff|srcset|refset|tstset|mteval|dataset|doc|html)\b", re.I

@@ -28,6 +28,7 @@ JOIN: forms.Fixes = {
     **{f"marks of subwords ({kind})": f"give --remove-bpe {kind}" for kind in REMOVE_BPE[1:]},
     forms.UNKNOWN: None,
     forms.LOST: None,  # of a model of bytes
+    forms.WRONG: None,  # that it was trained on
 }
 JOINED = "give text without them"
 SET = "{set}"

@@ -247,7 +247,7 @@ def test_a_test_set_has_all_its_references_however_they_are_given(files, run, re
     refuse([*words.split(), *SMALL], "the content of ", "r1.de")
 
 
-@pytest.mark.parametrize("mark", ["@@", "\u2581", "##", "</w>", "<unk>", "\t", "\ufffd"])
+@pytest.mark.parametrize("mark", ["@@", "\u2581", "##", "</w>", "<unk>", "\t", "\ufffd", "\x93"])
 def test_marks_of_subwords_are_no_text(files, run, mark):
     """A few are counted: they may be text. Many are refused."""
     lines = Path("a.en").read_text("utf-8").splitlines()
