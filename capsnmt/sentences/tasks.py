@@ -18,8 +18,8 @@ from fairseq.dataclass import FairseqDataclass
 from fairseq.tasks import FairseqTask, register_task
 from torch import Tensor
 
-from capsnmt.cli import ConfigurationError, exits_as_errors
-from capsnmt.forms import marks_of
+from capsnmt.cli import ConfigurationError, exits_as_errors, say
+from capsnmt.forms import SHARE, marks_of
 from capsnmt.models.switches import check, switch
 from capsnmt.sentences.examples import SPLITS, Example
 from capsnmt.sentences.logical_inference import MAX_OPERATORS, RELATIONS, VARIABLES, read_split
@@ -244,15 +244,23 @@ class ProbingTask(ClassificationTask):
 
     def read_symbols(self) -> List[str]:
         sentences = (self.segment(each.sentences[0]) for each in self.read_examples("train"))
+        counts = Counter(chain.from_iterable(sentences))
         if self.cfg.dictionary:
             symbols = load_dictionary(self.cfg.dictionary)
-            if marks_of(symbols) and not marks_of(chain.from_iterable(sentences)):
+            if marks_of(symbols) and not marks_of(counts):
                 raise ConfigurationError(
                     f"--dictionary {self.cfg.dictionary} has subwords, and the sentences have only "
                     f"whole words, most of them unknown; give --bpe-codes, or sentences in subwords"
                 )
+            total = sum(counts.values())
+            unknown = total - sum(counts[word] for word in symbols)
+            if unknown > SHARE * total:
+                say(
+                    f"warning: --dictionary {self.cfg.dictionary} lacks {unknown:,} of the "
+                    f"{total:,} words of the training sentences; are they of its language, tokens "
+                    f"and case?"
+                )
             return symbols
-        counts = Counter(chain.from_iterable(sentences))
         frequent = [word for word, count in counts.items() if count >= self.cfg.min_count]
         return sorted(frequent, key=lambda word: (-counts[word], word))
 

@@ -47,7 +47,7 @@ def test_the_dictionary_has_the_training_words_that_are_frequent_enough(tmp_path
 
 
 def test_the_dictionary_and_segmentation_of_a_translation_model_can_be_given(
-    tmp_path: Path,
+    tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
     dictionary = Dictionary()
     for word in ("st@@", "op@@", "ped", "it"):
@@ -58,6 +58,11 @@ def test_the_dictionary_and_segmentation_of_a_translation_model_can_be_given(
     task = probing(tmp_path, LINES, **given)
     assert task.source_dictionary.symbols == dictionary.symbols
     assert task.segment("it stopped") == ["it", "st@@", "op@@", "ped"]
+    # most are not in it, as where a model of lower-case text probes SentEval's
+    lacking = (
+        f"warning: --dictionary {given['dictionary']} lacks 17 of the 22 words of the training"
+    )
+    assert capsys.readouterr().err.startswith(lacking)
     del given["bpe_codes"]
     whole = probing(tmp_path, LINES, **given)
     assert "have only whole words" in refusal(lambda: whole.source_dictionary)
