@@ -39,6 +39,9 @@ NO_WORDS = {
     WRONG: re.compile("[\x80-\x84\x86-\x9f]"),
     "tabs, as a table has": re.compile(r"\S {0,9}\t\s{0,9}\S"),
 }
+# of HTML, or of tokens that Moses has escaped
+ESCAPED = re.compile(r"&(?:apos|quot|amp|lt|gt|bar|bra|ket|#\d+);")
+ESCAPES = "escapes as &apos;, which are taken for words"
 # a line without these has none of them: most of a corpus is asked only once
 SUSPECT = re.compile("@@|\u2581|##|<|\t|\ufffd|[\x80-\x9f]")
 # the beginning of a file of markup, which is no text of one sentence a line
@@ -74,9 +77,10 @@ def marks_of(words: Iterable[str]) -> Optional[str]:
 
 
 class Words:
-    """What of a text of words, seen line by line, is none."""
+    """What of a text of words, seen line by line, is none; of tokens, escapes are."""
 
-    def __init__(self) -> None:
+    def __init__(self, of_tokens: bool = False) -> None:
+        self.of_tokens = of_tokens
         self.lines = 0
         self.found: Counter[str] = Counter()  # form -> how many lines have it
         self.first: Dict[str, Tuple[int, str]] = {}  # of these, with its number
@@ -87,6 +91,8 @@ class Words:
         forms = [*others]
         if SUSPECT.search(line):
             forms += [form for form, pattern in NO_WORDS.items() if pattern.search(line)]
+        if not self.of_tokens and ESCAPED.search(line):
+            forms.append(ESCAPES)
         for form in forms:
             self.found[form] += 1
             self.first.setdefault(form, (self.lines, line))
@@ -98,7 +104,7 @@ class Words:
         have the form.
         """
         for form, count in self.found.items():
-            how = fixes.get(form, fix)
+            how = fixes.get(form, fix) if form != ESCAPES else None  # catalogues may have them
             if how is not None and count > SHARE * self.lines:
                 raise ConfigurationError(f"{name}: {self._in_words(form)}; {how}")
         self.warn(name, fix, fixes)
@@ -120,7 +126,7 @@ class Words:
 
 def check_words(lines: Iterable[str], name: str, fix: str, fixes: Fixes = NO_FIXES) -> None:
     """Warn of what in a text of words is none, or refuse it, as `Words.check` does."""
-    words = Words()
+    words = Words(of_tokens=True)  # that escapes are on one side only: see test_set.py
     for line in lines:
         words.see(line)
     words.check(name, fix, fixes)

@@ -16,7 +16,7 @@ from capsnmt.corpora.archives import Text, copy_texts, is_archive
 from capsnmt.corpora.cleaning import judge_tokens
 from capsnmt.corpora.formats import OF_SEGMENTS, PAGES, aligned, joined, read_text
 from capsnmt.corpora.parallel import LINES, chunk_of, map_chunks, map_jobs, with_progress
-from capsnmt.corpora.recipe import Piece, Recipe
+from capsnmt.corpora.recipe import Piece, Recipe, language_of_side
 from capsnmt.corpora.text import make_tokeniser
 from capsnmt.files import remove
 from capsnmt.forms import Words, check_order
@@ -234,7 +234,8 @@ def _chunks(pairs: Sentences) -> Iterator[List[Tuple[str, ...]]]:
 def _write(recipe: Recipe, split: str, pairs: Sentences, paths: Sequence[Path]) -> None:
     """Write a split; warn of blank lines and of another number of lines than the papers'."""
     lines, names = 0, [f"{split}.{side}" for side in recipe.sides(split)]
-    words = [Words() for _ in names]
+    tokenisers = [recipe.tokenisers[language_of_side(side)] for side in recipe.sides(split)]
+    words = [Words(of_tokens=name.startswith("none")) for name in tokenisers]
     with ExitStack() as stack:
         files = [stack.enter_context(path.open("wb")) for path in paths]
         for chunk in with_progress(_chunks(pairs), split):

@@ -9,10 +9,12 @@ from typing import List, Optional, Sequence, Tuple
 from capsnmt.cli import ConfigurationError, say
 from capsnmt.evaluation.outputs import Output, Settings, read_lines, read_sentences
 from capsnmt.evaluation.text import END_APART
-from capsnmt.forms import MARKED, check_order, check_words, one_form, plain, read_texts
+from capsnmt.forms import ESCAPED, MARKED, check_order, check_words, one_form, plain, read_texts
 from capsnmt.lines import blank_lines
 
 TOKENISED = 100  # as many sentences with a space before their end are tokens: sacreBLEU's own limit
+
+MORE = 10  # times as many lines with escapes are those of another form
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,7 @@ def _read_references(paths: Sequence[str], flag: str, fix: str) -> List[Tuple[st
 def _compare_forms(
     label: str, translations: Sequence[str], references: Sequence[Tuple[str, List[str]]]
 ) -> None:
-    """Warn if one of both sides is of tokens, or without capital letters, and the other is not."""
+    """Warn if one of both sides is of tokens, escaped or in lower case, and the other is not."""
     names, texts = zip(*references)
     sides = [(label, translations), (", ".join(names), [*chain(*texts)])]
     for (name, lines), (other, others) in permutations(sides):
@@ -108,6 +110,12 @@ def _compare_forms(
                 f"warning: {len(ends)} of {len(lines)} lines of {name} end in "
                 f"{ends[0][-2:]!r}, and {len(theirs)} of "
                 f"{other}: one is of tokens, the other of text; give both in one form"
+            )
+        escaped, theirs = ([*filter(ESCAPED.search, text)] for text in (lines, others))
+        if len(escaped) > MORE * (len(theirs) + 1):
+            say(
+                f"warning: {len(escaped)} of {len(lines)} lines of {name} have escapes as "
+                f"{ESCAPED.findall(escaped[0])[0]}, and {len(theirs)} of {other}: give both without"
             )
         capitals = sum(line != line.lower() for line in others)
         if "".join(lines).islower() and capitals > len(others) / 2:

@@ -184,7 +184,7 @@ def read_sentences(files: Iterable[Path], tokenize: str, language: str) -> List[
     sentences: Dict[str, List[str]] = {}
     tokenise = make_tokeniser(tokenize, language)
     for path in files:
-        words = Words()
+        words = Words(of_tokens=tokenize == "none")
         for line in plain(read_lines(path), str(path)):
             words.see(line)
             tokens = tokenise(line).split()

@@ -260,6 +260,17 @@ def test_marks_of_subwords_are_no_text(files, run, mark):
         assert re.search(r"train\.en: \d+ of \d+ lines have .*, as line \d+: .*; give", printed)
 
 
+def test_escapes_of_tokens_are_counted(files, run):
+    """Moses would take &apos;s apart; they may be text, as in message catalogues."""
+    for side in ("en", "de"):
+        given = Path(f"a.{side}").read_text("utf-8").splitlines()
+        write_lines(Path(f"e.{side}"), [f"{line} it &apos;s" for line in given])
+    printed = run("--train", "e.en", "e.de", *SMALL)
+    warned = [line for line in printed.splitlines() if "have escapes as &apos;" in line]
+    assert len(warned) == 6
+    assert warned[0].startswith("warning: own: train.en: 54 of 54 lines")
+
+
 def test_a_language_without_rules_of_its_own_is_said(files, run):
     Path("a.vi").write_bytes(lines(range(60), "vi"))
     printed = run("--train", "a.en", "a.vi", *SMALL)

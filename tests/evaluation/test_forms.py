@@ -86,6 +86,19 @@ def test_marks_that_are_left_are_refused_with_their_fix_and_few_are_named(
     assert f"{fix} if they are not text" in errors
 
 
+def test_escapes_on_one_side_are_counted(tmp_path: Path, evaluated: Evaluated) -> None:
+    """A perfect translation would have 87 BLEU; tokens of fairseq-generate become characters."""
+    lines = [f"it 's {line}" for line in REFERENCE]
+    escaped = [line.replace("'", "&apos;") for line in lines]
+    paths = [write_lines(tmp_path / name, text) for name, text in (("x", escaped), ("y", lines))]
+    given = (f"x={paths[0]}", "--input", "plain", "--target-lang", "en", "--reference")
+    _, errors = evaluated(*given, paths[1])
+    assert "warning: 12 of 12 lines of x have escapes as &apos;, and 0 of" in errors
+    assert evaluated(*given, paths[0])[1] == ""
+    generate = write_lines(tmp_path / "generate", generated(escaped))
+    assert evaluated(generate, "--reference", paths[1])[1] == ""
+
+
 @pytest.mark.parametrize("column", ["-0.4132", "7", "H-7\t-0.4132"])
 def test_a_table_is_no_text(
     files: Dict[str, str], tmp_path: Path, column: str, refuse: Refuse
