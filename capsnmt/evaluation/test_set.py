@@ -8,7 +8,7 @@ from typing import List, Optional, Sequence, Tuple
 
 from capsnmt.cli import ConfigurationError, say
 from capsnmt.evaluation.outputs import Output, Settings, read_lines, read_sentences
-from capsnmt.evaluation.text import END_APART
+from capsnmt.evaluation.text import END_APART, base_language
 from capsnmt.forms import ESCAPED, MARKED, check_order, check_words, one_form, plain, read_texts
 from capsnmt.lines import blank_lines
 
@@ -34,7 +34,7 @@ class TestSet:
 def read_test_set(outputs: Sequence[Output], settings: Settings) -> TestSet:
     """Read the test set, and check that all outputs translate it."""
     languages = sorted({each.target_lang for each in outputs if each.target_lang})
-    if len(languages) > 1:
+    if len({*map(base_language, languages)}) > 1:
         raise ConfigurationError(
             f"the systems translate into {' and '.join(languages)}; score one language at a time"
         )
