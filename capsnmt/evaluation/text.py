@@ -34,10 +34,10 @@ BETWEEN_CJK = re.compile(rf"(?<=[{CJK}]) +(?=[{CJK}])")
 # languages with apostrophes that Moses knows, and those where one between letters is part of a word
 WITH_APOSTROPHES = ("en", "fr", "it")
 OF_WORDS = ("az", "be", "br", "ca", "he", "oc", "tr", "uk", "uz")
-INSIDE_WORDS = re.compile(r"(?<=[^\W\d_]) ' (?=[^\W\d_])")
+INSIDE_WORDS = re.compile(r"(?<=[^\W_]) ' (?=[^\W\d_])")  # tr 1990'lar
 AT_SHORT_WORDS = re.compile(
     r"(?:(?<=\b[^\W\d_])|(?<=\b[^\W\d_]{2})) ' (?=[^\W\d_])"
-    r"|(?<=[^\W\d_]) ' (?=[^\W\d_]{1,2}\b)"
+    r"|(?<=[^\W_]) ' (?=[^\W\d_]{1,2}\b)"
 )
 # where an apostrophe begins a word (af 'n, nl 's avonds) or ends one (it po', mt ta'), and what
 # else is inside a word (ca l·l, he with ") or at its end (el), by language
