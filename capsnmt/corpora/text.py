@@ -36,6 +36,10 @@ LOWERCASE = "lowercase"
 IN_WORDS = "\u055b\u055c\u055e\u05be\u05f3\u05f4\u066a\u066b\u066c\u0970\u0af0"
 IN_WORDS += "\u0f0b\u0f0c\u2010\u2011"
 
+# what joins emoji, and what may follow one as a part of it: a form, a key, a tone of skin, another
+# letter of a flag
+JOINER = "\u200d"
+PARTS = re.compile(f"[{JOINER}\ufe0e\ufe0f\u20e3\U0001f3fb-\U0001f3ff\U0001f1e6-\U0001f1ff]")
 # where a colon before a small letter is a part of the word: EU:n, FN:s
 WITH_COLONS = ("fi", "sv")
 
@@ -62,8 +66,13 @@ def _moses_tokeniser(language: str) -> Any:
     def apart(found: re.Match[str]) -> str:
         mark, line, place = found[0], found.string, found.start()
         inside = mark == ":" and language in WITH_COLONS and line[place - 1 : place].isalnum()
-        kept = _is_in_word(mark) or (inside and line[place + 1 : place + 2].islower())
-        return mark if kept else f" {mark} "
+        after = line[place + 1 : place + 2]
+        if _is_in_word(mark) or (inside and after.islower()) or PARTS.match(mark):
+            return mark
+        if unicodedata.category(mark) != "So":
+            return f" {mark} "
+        # an emoji of several characters
+        return f"{' ' * (line[place - 1 : place] != JOINER)}{mark}{' ' * (not PARTS.match(after))}"
 
     tokeniser.PAD_NOT_ISALNUM = other, apart
     return tokeniser

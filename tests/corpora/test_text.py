@@ -140,6 +140,8 @@ def test_tokeniser_gives_the_expected_tokens(name, language, line, tokens):
         ("moses", "he", "צה״ל, בְּרֵאשִׁית בבית־ספר."),
         ("moses", "ar", "۱۲٬۳۴۵ و ۳٫۵٪، نعم؟"),
         ("moses", "en", "a so\u2010called non\u2011word"),
+        ("moses", "en", "so \U0001f44d\U0001f3fd \u2764\ufe0f \U0001f1e9\U0001f1ea 1\ufe0f\u20e3"),
+        ("moses", "en", "the \U0001f468\u200d\U0001f469\u200d\U0001f467 is \U0001f642 here"),
         ("moses", "bo", "བོད་ཡིག་འབྲི།"),
         ("moses", "hy", "Ինչո՞ւ եք գրում։"),
         ("moses", "am", "እኔ በአማርኛ፣ እጽፋለሁ።"),
