@@ -19,6 +19,8 @@ Pairs = List[Tuple[str, str]]
 Judge = Callable[[Cleaning, str, str], str]
 # D: characters of a word; BPE takes seconds for such a word, and hours for one of megabytes.
 LONGEST_WORD = 10_000
+# D: lengths of translations have a correlation of 0.7 to 0.97, those of other sentences of 0 to 0.2
+RELATED, FEWEST = 0.3, 100  # and of how many pairs
 
 
 def judge_tokens(limits: Cleaning, source: str, target: str) -> str:
@@ -103,6 +105,31 @@ def count_copies(text: Sequence[Path]) -> Tuple[int, int]:
     """Return how many pairs of a text have the same sentence on both sides, and of how many."""
     equal = [*map(eq, *map(_sentences, text))]
     return sum(equal), len(equal)
+
+
+def count_unrelated(text: Sequence[Path]) -> Tuple[int, int, int]:
+    """Return how many pairs of a text, in blocks, have lengths that say nothing of each other.
+
+    Also which is the first of them, from 1, and how many pairs there are.
+    """
+    found = first = total = 0
+    for chunk in read_chunks(*text):
+        lengths = [[len(line.split()) for line in lines_of(side)] for side in chunk]
+        size = len(lengths[0])
+        if size >= FEWEST and _correlation(*lengths) < RELATED:
+            found, first = found + size, first or total + 1
+        total += size
+    return found, first, total
+
+
+def _correlation(xs: Sequence[int], ys: Sequence[int]) -> float:
+    """Return Pearson's correlation; 1 where one side is constant, as of made-up tasks."""
+    x, y = sum(xs) / len(xs), sum(ys) / len(ys)
+    both, own, other = (
+        sum((a - c) * (b - d) for a, b in zip(left, right))
+        for left, right, c, d in ((xs, ys, x, y), (xs, xs, x, x), (ys, ys, y, y))
+    )
+    return both / (own * other) ** 0.5 if own * other else 1.0
 
 
 def _sentences(path: Path) -> Iterator[str]:

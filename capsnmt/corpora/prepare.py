@@ -334,6 +334,13 @@ class Preparation:
             say(f"  WARNING: {count:,} of {total:,} training pairs have one text on both sides")
         known: Dict[str, int] = {}
         left = {"train": clean, **{split: [*sides.values()] for split, sides in files.items()}}
+        for split, both in left.items():
+            count, start, total = cleaning.count_unrelated(both[:2])
+            if count:
+                say(
+                    f"  WARNING: {count:,} of {total:,} pairs of {split}, from {start:,} on, have "
+                    f"sides of unrelated lengths; is each line the translation of the other?"
+                )
         for first in recipe.subsets:
             text = left.pop(first)[:2]
             for split, (count, total) in cleaning.count_known(text, left).items():

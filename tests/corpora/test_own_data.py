@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
 import re
 import shutil
 from itertools import islice
@@ -182,6 +183,24 @@ def test_training_pairs_of_one_text_on_both_sides_are_counted(files, run):
         Path("c.en").write_bytes(Path("a.en").read_bytes())
         words = ("--train", "c.en", "c.de", *SMALL[:-1], f"out-{copied}")
         assert ("54 of 54 training pairs have one text on both sides" in run(*words)) is warned
+
+
+def test_text_whose_sides_are_not_of_one_order_is_named(files, run):
+    """As after a line that one side alone lost and another that it has twice."""
+    number = random.Random(1).randrange
+    source = [" ".join(["en"] * (1 + number(8))) for _ in range(2300)]
+    target = [f"und {line.replace('en', 'de')}" for line in source]
+    shifted = [*target[:2000], *target[2001:], "de"]
+    for side, given in (("en", source), ("de", shifted)):
+        write_lines(Path(f"s.{side}"), given)
+        write_lines(Path(f"t.{side}"), given[1900:])
+    sets = "--valid v.en v.de --test t.en t.de"
+    printed = run("--train", "s.en", "s.de", *sets.split(), *SMALL)
+    warned = [line for line in printed.splitlines() if "unrelated lengths" in line]
+    assert [line.partition(", have")[0] for line in warned] == [
+        "  WARNING: 300 of 2,300 pairs of train, from 2,001 on",
+        "  WARNING: 400 of 400 pairs of test, from 1 on",
+    ]
 
 
 def test_a_test_set_has_all_its_references_however_they_are_given(files, run, refuse):
