@@ -39,6 +39,8 @@ from capsnmt.evaluation.test_set import read_test_set
 from capsnmt.evaluation.text import base_language
 from capsnmt.files import installed_version
 
+BLOCK = 200  # segments whose order is looked at together
+
 
 def evaluate(settings: Settings) -> Union[Evaluation, Evaluations]:
     """Read, score and test some systems, on one test set or on several."""
@@ -168,14 +170,32 @@ def _check_order(output: Output, own: np.ndarray, bleu: Measure) -> None:
     """Warn if translations fit their references no better than those of the segments before.
 
     That is, if they have no more words in common by two standard errors: they are in another order
-    or language, or say the same of every sentence.
+    or language, or say the same of every sentence. Where blocks of them are so, and differ from the
+    others by four, a line was lost before.
     """
     moved = bleu.statistics([*output.hypotheses[1:], *output.hypotheses[:1]])
     gain = (own - moved)[:, 2]
-    if len(gain) >= FEW and gain.sum() <= 2 * gain.std() * len(gain) ** 0.5:
+
+    def unfit(part: np.ndarray) -> bool:
+        return bool(part.sum() <= 2 * part.std() * len(part) ** 0.5)
+
+    worse = f"warning: {output.label} fits its reference no better than that of another sentence"
+    if len(gain) >= FEW and unfit(gain):
+        say(f"{worse}; check the order of lines, the language and the model")
+        return
+    blocks = {start: gain[start : start + BLOCK] for start in range(0, len(gain), BLOCK)}
+    others = [
+        start
+        for start, part in blocks.items()
+        if len(part) >= BLOCK / 2
+        and unfit(part)
+        and gain.mean() - part.mean() > 4 * gain.std() / len(part) ** 0.5
+    ]
+    if others:
+        count = sum(len(blocks[start]) for start in others)
         say(
-            f"warning: {output.label} fits its reference no better than that of another sentence; "
-            f"check the order of lines, the language and the model"
+            f"{worse} in {count:,} of {len(gain):,} segments, from about {others[0] + 1:,} on; was "
+            f"a line lost?"
         )
 
 

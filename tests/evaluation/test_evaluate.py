@@ -57,6 +57,9 @@ WARNINGS: Dict[str, Any] = {
     "{small} has no capital letter, and {good} has": ["{good}", "--reference", "{small}"],
     "a ({copy}) has the translations of a ({good})": ["a={good},{copy}"],
     "{moved} fits its reference no better than": ["{moved}"],
+    "of another sentence in 200 of 400 segments, from about 201 on; was a line": [
+        *("{lost}", "--input", "plain", "--reference", "{many}"),
+    ],
     "S- lines differ": ["a={good}", "b={other}"],
 }
 
@@ -79,6 +82,8 @@ def test_what_makes_a_score_doubtful_is_said(
         "moved": generated([*TOKENS[1:], *TOKENS[:1]]),
         "other": [line.replace("\tx", "\tx@@ y") for line in generated(TOKENS)],
     }
+    more["many"] = [f"word{n} of{n % 7} line{n}" for n in range(400)]
+    more["lost"] = [*more["many"][:200], *more["many"][201:], "a word"]
     paths = {name: str(write_lines(tmp_path / name, lines)) for name, lines in more.items()}
     given = WARNINGS[warning]
     given = given if "--reference" in given else [*given, "--reference", "{reference}"]
