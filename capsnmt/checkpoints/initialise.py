@@ -56,6 +56,19 @@ def tied(model: nn.Module) -> List[Tuple[str, str]]:
     return found
 
 
+def name_versions(model: nn.Module, state: Dict[str, Any]) -> None:
+    """Give the state of every stack a version, unless it has layers and no last LayerNorm.
+
+    fairseq takes a stack without a version for one of 2018, and removes the last LayerNorm of the
+    model: also where the checkpoint has no such stack, or parameters alone.
+    """
+    for name, version in model.state_dict().items():
+        stack = name[: -len("version")]
+        layers = any(other.startswith(f"{stack}layers.") for other in state)
+        if name.endswith(".version") and (f"{stack}layer_norm.weight" in state or not layers):
+            state.setdefault(name, version)
+
+
 def initialise_from(model: nn.Module, path: str, task: Any) -> None:
     """Load every tensor whose name and shape match, and log the parameters that stay fresh.
 
@@ -69,6 +82,7 @@ def initialise_from(model: nn.Module, path: str, task: Any) -> None:
     for side in SIDES:
         check_dictionary(known, settings, side, dictionary_of(getattr(task, "cfg", None), side))
     state = checkpoint["model"]
+    name_versions(model, state)
     model.upgrade_state_dict(state)
     own = model.state_dict()
     matching = {

@@ -11,7 +11,7 @@ import torch
 from fairseq.models import build_model
 
 from capsnmt.cli import ConfigurationError
-from tests.support import EVERYWHERE, SMALL, TASK, build, parse
+from tests.support import EVERYWHERE, NORM, SMALL, TASK, build, parse
 
 
 @pytest.fixture
@@ -76,6 +76,17 @@ def test_an_exact_start_is_without_a_warning(
     with caplog.at_level(logging.WARNING, logger="capsnmt"):
         build("capsnmt_transformer", *flags, "--init-from", baseline[1])
     assert not caplog.records
+
+
+@pytest.mark.parametrize("lacks", ["decoder.", "encoder.", "version"])
+def test_a_stack_that_the_checkpoint_lacks_keeps_its_last_layer_norm(
+    lacks: str, tmp_path: Path
+) -> None:
+    state = build("capsnmt_transformer", *NORM, seed=5).state_dict()
+    kept = {name: each for name, each in state.items() if lacks not in name}
+    torch.save({"model": kept}, tmp_path / "part.pt")
+    model = build("capsnmt_transformer", *NORM, "--init-from", str(tmp_path / "part.pt"))
+    assert model.state_dict().keys() == state.keys()
 
 
 def test_another_dictionary_and_matrices_that_are_one_here_are_warned_of(
