@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Optional, Tuple
 
 import torch
 import torch.nn.functional as F
@@ -91,9 +91,13 @@ class PreparedLinear(nn.Linear):
             return F.linear(x, weight, bias)
         return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
 
-    def __getstate__(self) -> Dict[str, Any]:
-        """Return what a copy has: a packed matrix cannot be copied."""
-        return {**self.__dict__, "packed": None}
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Return what a copy is: ``nn.Linear``, which others know, as torch's ``quantize_dynamic``.
+
+        A packed matrix cannot be copied.
+        """
+        state = {name: value for name, value in vars(self).items() if name != "packed"}
+        return object.__new__, (nn.Linear,), state
 
 
 def prepare(module: nn.Module) -> None:

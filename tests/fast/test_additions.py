@@ -382,6 +382,16 @@ def test_nothing_gets_the_memory_of_a_packed_matrix_while_it_is_known() -> None:
     assert freed
 
 
+def test_a_copy_of_a_prepared_map_is_of_the_class_that_others_look_for() -> None:
+    """torch's quantize_dynamic copies a model, and quantises the modules of that class alone."""
+    module = prepared_linear()
+    with torch.no_grad():
+        expected = module(X[0])
+        copied = copy.deepcopy(module)
+        torch.testing.assert_close(copied(X[0]), expected)
+    assert {type(each) for each in copied} == {nn.Linear}
+
+
 def test_the_products_of_a_search_are_counted_as_without_kernels(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
