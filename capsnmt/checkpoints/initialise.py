@@ -26,6 +26,16 @@ logger = logging.getLogger(__name__)
 
 # one for each shard of a model; checkpoint_last_old.pt, a copy that a user keeps, is not read
 LASTS = re.compile(r"checkpoint_last(-.+)?\.pt")
+# by what tensors of the same names and shapes compute something else, with whose tensors they are
+COMPUTING = {
+    "encoder_attention_heads": "encoder.layers.",
+    "decoder_attention_heads": "decoder.layers.",
+    "encoder_normalize_before": "encoder.layers.",
+    "decoder_normalize_before": "decoder.layers.",
+    "activation_fn": "",
+    "no_scale_embedding": "",
+    "no_token_positional_embeddings": "",
+}
 
 
 def resumes(args: Any) -> bool:
@@ -69,11 +79,13 @@ def name_versions(model: nn.Module, state: Dict[str, Any]) -> None:
             state.setdefault(name, version)
 
 
-def initialise_from(model: nn.Module, path: str, task: Any) -> None:
+def initialise_from(model: nn.Module, args: Any, task: Any) -> None:
     """Load every tensor whose name and shape match, and log the parameters that stay fresh.
 
-    Dou et al. (2019) train their layer aggregation from a trained baseline in this way.
+    Dou et al. (2019) train their layer aggregation from a trained baseline in this way. ``args``
+    are the settings of the model, with the path.
     """
+    path = args.init_from
     try:
         checkpoint = load_checkpoint(path)
     except (ValueError, KeyError) as error:
@@ -102,6 +114,15 @@ def initialise_from(model: nn.Module, path: str, task: Any) -> None:
     logger.info(
         "--init-from %s: %d of %d tensors loaded", path, len(learned) - len(fresh), len(learned)
     )
+    for name, start in COMPUTING.items():
+        before, now = getattr(settings, name, None), getattr(args, name, None)
+        read = any(each.startswith(start) for each in matching)
+        if read and None not in (before, now) and before != now:
+            logger.warning(
+                "--init-from %s: it was trained with --%s %s, and now it is %s: the same tensors "
+                "compute something else",
+                *(path, name.replace("_", "-"), before, now),
+            )
     for name in fresh:
         logger.info("--init-from: fresh: %s", name)
         if name in state and name.endswith("embed_tokens.weight"):

@@ -137,7 +137,7 @@ class CapsnmtTransformer(TransformerModel):
         check_text(saved, task)
         if args.init_from:
             if not resumes(saved):
-                initialise_from(model, args.init_from, task)
+                initialise_from(model, args, task)
             # Only a training's first start reads it. Later the model gets its own checkpoint,
             # perhaps on a machine without this one.
             saved.init_from = None

@@ -177,7 +177,7 @@ class SentenceClassifier(BaseFairseqModel):
             args.freeze_encoder,
         )
         if args.init_from and not resumes(args):
-            initialise_from(model, args.init_from, task)
+            initialise_from(model, args, task)
         if args.probe_checkpoint:
             given = Path(getattr(task.cfg, "dictionary", None) or "")
             load_encoder(model.encoder, args.probe_checkpoint, given)

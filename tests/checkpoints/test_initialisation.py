@@ -89,6 +89,25 @@ def test_a_stack_that_the_checkpoint_lacks_keeps_its_last_layer_norm(
     assert model.state_dict().keys() == state.keys()
 
 
+@pytest.mark.parametrize(
+    ("trained", "warned"),
+    [
+        ({"encoder_attention_heads": 4, "activation_fn": "relu"}, 0),
+        ({"encoder_attention_heads": 8, "activation_fn": "gelu"}, 2),
+        ({"decoder_normalize_before": True}, 1),
+    ],
+)
+def test_settings_that_no_tensor_shows_are_warned_of(
+    trained: dict, warned: int, baseline: tuple, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    state = {"model": baseline[0].state_dict(), "cfg": {"model": Namespace(**trained)}}
+    torch.save(state, tmp_path / "trained.pt")
+    with caplog.at_level(logging.WARNING, logger="capsnmt"):
+        build("capsnmt_transformer", "--init-from", str(tmp_path / "trained.pt"))
+    assert caplog.text.count("the same tensors compute something else") == warned
+    assert all(f"--{name.replace('_', '-')}" in caplog.text for name in trained) == bool(warned)
+
+
 def test_another_dictionary_and_matrices_that_are_one_here_are_warned_of(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
