@@ -78,6 +78,14 @@ def validate(args: Any, stacks: Sequence[str] = STACKS) -> None:
                 f"drop it"
             )
     refuse_excluded(args, *MECHANISMS)
+    for side in stacks:
+        name = f"{side}_layers_to_keep"
+        if isinstance(safe_getattr(args, name), list):  # fairseq reads a text, as of an override
+            raise ConfigurationError(
+                f"{spelled(args, name)} is of generation, and fairseq cannot train with it; drop "
+                f"it, and generate with --model-overrides \"{{'encoder_layers_to_keep': '0,2', "
+                f"'decoder_layers_to_keep': '0,1,2'}}\" (both sides; from 0)"
+            )
     if args.layer_aggregation == "transparent" and args.layer_aggregation_side != "encoder":
         raise ConfigurationError(
             f"--layer-aggregation-side is {args.layer_aggregation_side}, but transparent "
