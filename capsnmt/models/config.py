@@ -40,6 +40,7 @@ NO_CROSS_ATTENTION = "there is no encoder-decoder attention"
 ONE_SOURCE = "the keys are not the encoder's output alone"
 NOT_QUANTISED = "the projections of several sources are not quantised"
 NAMES = "fairseq's noise does not find its weights by their names"
+NOT_PLAIN = "fairseq quantises plain linear maps only, and W^up is none"
 AGAIN = "layers run again from outside of the graph"
 FP16 = ("memory_efficient_fp16", "fp16")  # the first sets the second
 PRUNED = "pruning removes layers that are read"
@@ -279,7 +280,14 @@ class CapsuleRoutingConfig(FairseqDataclass):
     """Capsule-routing self-attention (Duan et al. 2020)."""
 
     capsule_routing_encoder: str = switch(
-        "none", "routing of encoder self-attention: {}", choices=ENCODER_ROUTINGS
+        "none",
+        "routing of encoder self-attention: {}",
+        choices=ENCODER_ROUTINGS,
+        excludes=[
+            Excluded(
+                "quant_noise_scalar", NOT_PLAIN, {"capsule_routing_encoder": ("vertical", "both")}
+            )
+        ],
     )
     capsule_routing_decoder: str = switch(
         "none",
