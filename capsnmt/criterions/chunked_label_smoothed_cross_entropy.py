@@ -109,7 +109,7 @@ def obstacle(model: nn.Module) -> Optional[str]:
     plain = type(projection) is nn.Linear and inherits(projection, nn.Linear, "forward")
     if not plain or projection.bias is not None or hooked(projection):
         return "its output projection is not a plain matrix"
-    if hooked(inner) or hooked(decoder):
+    if any(map(hooked, (model, inner, decoder))):
         return "a hook waits for the output of the model or its decoder"
     if finds_unused(model) and projection.weight is not decoder.embed_tokens.weight:
         # the forward pass does not use the projection

@@ -14,6 +14,7 @@ from fairseq.criterions.label_smoothed_cross_entropy import (
     LabelSmoothedCrossEntropyCriterion,
     label_smoothed_nll_loss,
 )
+from fairseq.distributed import ModuleProxyWrapper
 from torch import Tensor, nn
 
 from capsnmt.criterions import ChunkedLabelSmoothedCrossEntropyCriterion
@@ -374,6 +375,12 @@ def test_other_models_keep_fairseqs_path_with_one_message(
     assert_equal(measured, outcome(theirs(report_accuracy=True), model))
     (record,) = caplog.records
     assert record.getMessage().endswith(reason)
+
+
+def test_a_hook_of_fairseqs_wrapper_gets_the_output_of_the_model() -> None:
+    wrapped = ModuleProxyWrapper(nn.DataParallel(train()))
+    wrapped.register_forward_hook(lambda _, __, output: (output[0].sin(), *output[1:]))
+    assert_equal(outcome(ours(), wrapped), outcome(theirs(), wrapped))
 
 
 @pytest.mark.parametrize("name", ["compute_loss", "get_lprobs_and_target", "compute_accuracy"])
