@@ -25,6 +25,9 @@ BY_A_TRANSLATION = (
     *("data.source-lang", "data.target-lang", "data.test-sets"),
     *("batch.tokens-per-update", "batch.max-tokens", "train.max-update"),
 )
+# What only one of them reads.
+OF_A_CLASSIFIER = (*BY_A_CLASSIFIER, "data.tasks", "data.options")
+OF_A_TRANSLATION = (*BY_A_TRANSLATION[:-1], "data.corpora", "average", "generate", "score")
 
 
 class SettingsFile(Settings, frozen=True, kw_only=True, rename="kebab", omit_defaults=True):
@@ -89,11 +92,14 @@ def resolve(settings: Mapping[str, Any], row: str) -> Settings:
     """Return the settings of a row."""
     made = records.build(settings, Settings, row)
     for key in (*NEEDED, *(BY_A_CLASSIFIER if made.classifies else BY_A_TRANSLATION)):
-        section, _, name = key.rpartition(".")
-        if not (settings.get(section, {}) if section else settings).get(name):
+        if not _value(settings, key):
             raise ConfigurationError(
                 f"{row}: {key} is not set; add it to the configuration or give --set {key}=VALUE"
             )
+    for key in OF_A_TRANSLATION if made.classifies else OF_A_CLASSIFIER:
+        if _value(settings, key):
+            kind = "sentence classifier" if made.classifies else "translation"
+            raise ConfigurationError(f"{row}: {key} has no effect on a {kind}; drop it")
     if len(made.average) > 1:
         raise ConfigurationError(
             f"{row}: average has {', '.join(made.average)}; choose one of them and set the others "
@@ -103,6 +109,12 @@ def resolve(settings: Mapping[str, Any], row: str) -> Settings:
     for name in made.data.test_sets:
         check_file_name(name, f"{row}: data.test-sets.{name}")
     return made
+
+
+def _value(settings: Mapping[str, Any], key: str) -> Any:
+    """Return the value of a dotted key; ``None`` if it is not set."""
+    section, _, name = key.rpartition(".")
+    return (settings.get(section, {}) if section else settings).get(name)
 
 
 def read(path: Path) -> Dict[str, Any]:

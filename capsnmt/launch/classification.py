@@ -81,16 +81,12 @@ def evaluation(run: Run) -> List[Step]:
 
 
 def check_settings(run: Run) -> None:
-    """Raise if a setting has no effect."""
-    settings, baseline = run.settings, run.config.baseline
-    for name, value in (
-        ("average", settings.average),
-        ("generate", settings.generate),
-        ("score", settings.score),
-        (f"--baseline {baseline}", baseline),
-    ):
-        if records.plain(value):
-            raise ConfigurationError(f"{name} has no effect on a sentence classifier; drop it")
+    """Raise if a baseline is given, which has no effect."""
+    baseline = run.config.baseline
+    if baseline is not None:
+        raise ConfigurationError(
+            f"--baseline {baseline} has no effect on a sentence classifier; drop it"
+        )
 
 
 def check_data(run: Run) -> Tuple[List[Path], List[Path]]:
