@@ -25,7 +25,11 @@ from capsnmt.process import stoppable
 from capsnmt.records import as_number
 from capsnmt.sentences.senteval import TASKS
 
-OF_RUNS = {"--seeds", "--seed", "--slurm", "--jobs", "--dry-run"}  # no settings of a row
+# no settings of a row
+OF_RUNS = {
+    *("--seeds", "--seed", "--slurm", "--jobs", "--dry-run", "--baseline", "--sweep", "--tasks"),
+    *("--output", "--data", "--mirror"),
+}
 
 
 @dataclass(frozen=True)
