@@ -42,12 +42,13 @@ def runs_of(options: Namespace, device: Device) -> List[Run]:
 
 def configure(options: Namespace) -> List[Tuple[str, Settings]]:
     """Return name and settings of the rows that a launch names, with its flags applied."""
+    _check_given_once(options)
     rows = []
     for name, merged in own_data.rows(options) if own_data.applies(options) else _rows(options):
-        for assignment in options.assignments:
-            files.assign(merged, assignment)
         if options.max_update is not None:
             files.override(merged, "train.max-update", options.max_update, "--max-update")
+        for assignment in options.assignments:
+            files.assign(merged, assignment)
         _check_name(name, "--name")
         rows.append((name, files.resolve(merged, name)))
     return rows
@@ -107,6 +108,22 @@ def _check_name(name: str, where: str) -> None:
             f"{where}: {shown(name)} cannot name a row, which capsnmt-evaluate reads as "
             f"NAME=FILE; give one without ="
         )
+
+
+def _check_given_once(options: Namespace) -> None:
+    """Raise if a flag sets what ``--set`` does: one of them would have no effect.
+
+    For data of one's own ``--max-update`` chooses more than the end of the training.
+    """
+    given = {each.partition("=")[0] for each in options.assignments}
+    ends = None if own_data.applies(options) else options.max_update
+    for flag, value, key in (
+        ("--arch", options.arch, "arch"),
+        ("--max-update", ends, "train.max-update"),
+        ("--tasks", options.tasks, "data.tasks"),
+    ):
+        if value is not None and key in given:
+            raise ConfigurationError(f"{flag} sets {key}, as --set does; drop one")
 
 
 def _rows(options: Namespace) -> Iterator[Tuple[str, Dict[str, Any]]]:

@@ -83,6 +83,9 @@ def test_fewer_updates_have_their_own_schedule(plan: Launch, mine: Path) -> None
         assert int(re.findall(r"--last-updates (\d+)", text)[0]) * interval <= updates
         assert updates // interval < 50
         assert int(chosen["warmup-updates"]) <= updates
+    own = ["--prepared", mine, "--arch", ARCH, "--cpu", "--max-update", 100]
+    longer = flags(trainings(plan(*own, "--set", "train.max-update=200"))[0])  # goes on with that
+    assert (longer["max-update"], longer["warmup-updates"]) == ("200", "25")
 
 
 def test_the_settings_are_written_to_be_edited(
