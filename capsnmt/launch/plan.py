@@ -96,7 +96,7 @@ def check_before(run: Run, planned: Sequence[Path]) -> None:
         if not run.of(row).is_finished or not all(output.is_file() for output in outputs):
             raise ConfigurationError(
                 f"{config.row}: {flag} {row} has no finished run in {run.of(row)} with the same "
-                f"test sets; launch both by --rows {row},{config.row}"
+                f"test sets; launch {row} first, with that seed and in the same --output"
             )
 
 
