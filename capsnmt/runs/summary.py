@@ -19,8 +19,10 @@ from capsnmt.runs.records import RunFolder
 from capsnmt.runs.trained_rows import (
     TrainedRow,
     check_one_row,
+    data_differences,
     decoding_differences,
     differences_between,
+    file_differences,
 )
 
 References = Mapping[str, Sequence[Path]]
@@ -128,6 +130,13 @@ def _comparisons(row: TrainedRow, references: References) -> Dict[str, List[Comp
         runs = []
     if not runs:
         return {}
+    trained = runs[0].training, first.training
+    files = [*file_differences(*(x.vocabulary for x in trained)), *data_differences(*trained)]
+    if files:
+        say(
+            f"warning: {first.row} was trained on other data than {name}: {len(files)} file(s) "
+            f"differ, such as {files[0][0]}; launch both on the same"
+        )
     for key, was, now in decoding_differences(runs[0], first):
         say(
             f"warning: {first.row} has {key} {now}, and {name} {was}: they differ not in their "
