@@ -51,7 +51,7 @@ def translation(runs: Sequence[FinishedRun], sample_count: int) -> Tuple[Dict[st
         "seeds": max(len(row.runs) for row in rows),
         "penalised": any("disagreement" in run.settings.train for run in runs),
         "updates": [f"{n:,}" for n in sorted({min(updates), max(updates)})],
-        "different": list(_differing(runs)),
+        "different": list(_differing(runs, rows)),
         "tests": sorted({each.test.in_words for each in scored if each.test}),
         "sweeps": [_sweep(x, name, figures) for x in find_sweeps(runs) for name in test_sets],
         "test_sets": [_test_set(name, rows, named, figures) for name in test_sets],
@@ -95,7 +95,7 @@ def _is_trained_on(run: FinishedRun, manifest: DataManifest) -> bool:
     return all(files[name] == content_of(known[name]) for name in files.keys() & known.keys())
 
 
-def _differing(runs: Sequence[FinishedRun]) -> Iterator[str]:
+def _differing(runs: Sequence[FinishedRun], rows: Sequence[TrainedRow]) -> Iterator[str]:
     """Yield what must be equal for a comparison (Marie et al. 2021), and is not."""
     for test_set in runs[0].scores:
         for key, name in common_metrics([run.output(test_set) for run in runs]).items():
@@ -111,6 +111,7 @@ def _differing(runs: Sequence[FinishedRun]) -> Iterator[str]:
     elif any([*data_differences(runs[0].training, run.training)] for run in runs):
         yield "training or validation texts"
     yield from sorted({key for run in runs for key, *_ in decoding_differences(runs[0], run)})
+    yield from (f"precisions of seeds ({x.name})" for x in rows if len(x.precisions) > 1)
 
 
 def _test_set(

@@ -188,6 +188,11 @@ class TrainedRow:
         present = [number for number in values if number is not None]
         return spread(present) if present else None
 
+    @property
+    def precisions(self) -> List[str]:
+        """The precisions of its runs, which may be launched on machines with others."""
+        return sorted({str(run.settings.precision) for run in self.runs})
+
     def by_length(self, test_set: str) -> Dict[str, Spread]:
         """BLEU of each bucket of source lengths that has sentences, over the seeds."""
         found = [run.output(test_set).bleu_by_length for run in self.runs]

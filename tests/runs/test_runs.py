@@ -35,7 +35,7 @@ from capsnmt.runs.records import (
 from capsnmt.runs.summary import lines, summarise
 from capsnmt.runs.trained_rows import training_differences
 from tests.report.finished_runs import TRANSLATIONS as ROWS
-from tests.report.finished_runs import edit, edit_scores, put, write_run
+from tests.report.finished_runs import edit, edit_scores, page, put, write_run
 
 POINT = SweepPoint(row="em", flag="layer-capsules", value=8)
 SETTINGS = Settings(
@@ -318,6 +318,18 @@ def test_seeds_that_were_scored_otherwise_are_named(
     signature = "tok:13a|version:2.3.1 and tok:13a|version:2.4.0"
     assert summary_of(runs[0])["scores"]["test"]["bleu"]["signature"] == signature
     assert f"warning: em_routing: bleu on test is {signature}; delete" in capsys.readouterr().err
+
+
+def test_seeds_of_several_precisions_are_named(
+    first: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    runs = [add_seed(first, tmp_path, seed, 42.0) for seed in (1, 2)]
+    for run, precision in zip(runs, ("fp32", "bf16")):
+        put("config.json", "settings", "precision", value=precision)(run.path)
+    assert summary_of(runs[0])["seeds"] == [1, 2]
+    warning = "warning: em_routing: the mean is of seeds in bf16 and fp32"
+    assert warning in capsys.readouterr().err
+    assert "different precisions of seeds (em\\_routing)" in page([tmp_path])
 
 
 def test_patience_is_of_validations_which_a_save_has_too(first: Path, tmp_path: Path) -> None:
