@@ -21,6 +21,7 @@ from capsnmt.pages.page import Table, csv_text, write_page
 
 HERE = Path(__file__).parent
 DIGITS = 6
+UNKNOWN = "<unk>"
 LONGEST_TABLE = 400  # rows; the CSV file holds all
 # in the order of the page
 ANALYSES: Dict[str, Type[Analysis]] = {
@@ -58,12 +59,30 @@ def analyse(
     only: Sequence[str] = tuple(ANALYSES),
 ) -> Findings:
     """Run analyses on each model; a checkpoint that cannot be loaded ends it before the first."""
-    for checkpoint in checkpoints[1:]:
-        load(checkpoint, scope)
+    texts = {each.name: load(each, scope).references for each in checkpoints[1:]}
     findings = Findings(checkpoints, scope)
     for checkpoint in checkpoints:
-        _analyse(load(checkpoint, scope), only, findings)
+        model = load(checkpoint, scope)
+        if checkpoint is checkpoints[0]:
+            _compare(model, texts)
+        _analyse(model, only, findings)
     return findings
+
+
+def _compare(model: AnalysedModel, texts: Mapping[str, Mapping[int, str]]) -> None:
+    """Warn of models that read other sentences than the first: the page shows them side by side.
+
+    Sentences with unknown words, which are others for each dictionary, are not compared.
+    """
+    first = model.references
+    for name, text in texts.items():
+        known = [x for x in first if UNKNOWN not in first[x] and UNKNOWN not in text.get(x, "")]
+        others = sum(first[number] != text.get(number) for number in known)
+        if others:
+            say(
+                f"warning: {name}: {others:,} of {len(first):,} sentences are others than those of "
+                f"{model.name}; their numbers are not comparable"
+            )
 
 
 def _analyse(model: AnalysedModel, names: Sequence[str], findings: Findings) -> None:

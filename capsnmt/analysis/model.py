@@ -12,6 +12,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from capsnmt.cli import ConfigurationError
+from capsnmt.forms import marks_of
 from capsnmt.models.transformer import CapsnmtTransformer
 from capsnmt.translate.load import chosen_device, load_models
 
@@ -65,6 +66,13 @@ class AnalysedModel:
     def chosen(self) -> List[int]:
         """The numbers of the chosen sentences, sorted."""
         return sorted(np.concatenate(self.numbers).tolist())
+
+    @property
+    def references(self) -> Dict[int, str]:
+        """The references of the chosen sentences as words, by their numbers."""
+        dictionary = self.task.target_dictionary
+        marks = marks_of(dictionary.symbols)
+        return {x: dictionary.string(self.dataset[x]["target"], marks) for x in self.chosen}
 
     @property
     def lengths(self) -> Any:

@@ -141,6 +141,21 @@ def test_numbers_that_an_earlier_analysis_left_are_told(tmp_path: Path, capsys: 
     assert "agreement.csv is of an earlier analysis" in capsys.readouterr().err
 
 
+def test_models_that_read_other_sentences_than_the_first_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    flags = MODELS["baseline"]
+    for name, seed in (("one", 0), ("same", 0), ("other", 5)):
+        write_data(tmp_path / name, seed)
+    made = [
+        write_checkpoint(precise(*flags), tmp_path / f"{name}.pt", tmp_path / name, flags)
+        for name in ("one", "same", "other")
+    ]
+    analyse(made, SCOPE, ["anisotropy"])
+    (line,) = (x for x in capsys.readouterr().err.splitlines() if x.startswith("warning"))
+    assert line.startswith("warning: other: 5 of 5 sentences are others than those of one; ")
+
+
 @pytest.fixture(scope="module")
 def sentences(folder: Path) -> Any:
     return json.loads((folder / "sentences.json").read_text("utf-8"))["sentences"]
