@@ -113,12 +113,19 @@ def check_published(path: Path, task: ProbingTask) -> None:
 
 
 def download(names: Sequence[str], folder: Path, folders: Sequence[str]) -> None:
-    """Download the files of some tasks; those that are in the folder are checked only."""
+    """Download the files of some tasks; those that are in the folder are checked only.
+
+    Where the manifest has all of them nothing is written: the folder may be another's.
+    """
     from capsnmt.corpora import sources
 
     fix = f"try again, or put it into {folder} by other means"
     checksums = {}
-    waiting = f"waiting for another process that fetches into {folder}"
+    manifest, waiting = folder / MANIFEST, f"waiting for another process that fetches into {folder}"
+    files = [require_task(name).file for name in names]
+    made = records.load(manifest).get("sha256", {}) if manifest.exists() else {}
+    if all((folder / x).exists() and made.get(x) == sha256(folder / x) for x in files):
+        return
     with locked(folder / ".lock", waiting):
         for task in map(require_task, names):
             path = folder / task.file
@@ -131,7 +138,6 @@ def download(names: Sequence[str], folder: Path, folders: Sequence[str]) -> None
                     check_published(part, task)
             checksums[task.file] = sha256(path)
             print(f"{path}: {', '.join(f'{mark} {n:,}' for mark, n in SIZES.items())}")
-        manifest = folder / MANIFEST
         known = records.load(manifest) if manifest.exists() else {}  # of other tasks
         checksums = {**known.get("sha256", {}), **checksums}
         records.write(manifest, {**known, "description": DESCRIPTION, "sha256": checksums})
