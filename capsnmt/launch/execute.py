@@ -41,14 +41,13 @@ from capsnmt.launch.run import Run, environment
 from capsnmt.machine import processor
 from capsnmt.runs.finished import FinishedRun
 from capsnmt.runs.records import EarlierMachine, InitialModel, Machine, TrainingRecord
-from capsnmt.runs.trained_rows import file_differences, training_differences
+from capsnmt.runs.trained_rows import ENDS, file_differences, training_differences
 from capsnmt.steps import Step, StepRecords, run_step
 
 # the settings that make the scores of a trained model
 EVALUATION = attrgetter(
     "baseline", *(f"settings.{key}" for key in ("average", "generate", "score", "data.test_sets"))
 )
-ENDS = ("max-epoch", "max-update")  # flags that end a training and may change when it resumes
 SHOWN = 500  # translations after which the progress of fairseq-generate is shown
 
 

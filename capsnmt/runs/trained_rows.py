@@ -15,12 +15,16 @@ from capsnmt.records import as_number
 from capsnmt.runs.finished import FinishedRun, differing_texts, distinct_names
 from capsnmt.runs.records import Measures, RunConfig, SweepPoint, TrainingRecord
 
-# Flags of fairseq-train that may change when a training resumes: they change no update, unless a
-# schedule of the learning rate reads them.
+# Flags of fairseq-train that end a training, but for patience, which counts validations.
+ENDS = ("max-epoch", "max-update", "stop-min-lr", "stop-time-hours")
+# Those that may change when a training resumes: they change no update, unless a schedule of the
+# learning rate reads them.
 FREE_FLAGS = {
+    *ENDS,
     *("keep-best-checkpoints", "keep-interval-updates", "keep-last-epochs", "log-interval"),
-    *("max-epoch", "max-update", "no-epoch-checkpoints", "num-workers", "save-interval"),
-    *("save-interval-updates", "validate-interval", "validate-interval-updates"),
+    *("no-epoch-checkpoints", "no-progress-bar", "num-workers", "save-interval"),
+    *("save-interval-updates", "tensorboard-logdir", "validate-interval"),
+    *("validate-interval-updates", "wandb-project"),
 }
 # What a learning rate schedule takes from max-update, unless the flag is given; where phase-ratio
 # is, tri_stage takes its phases from it.
@@ -142,7 +146,7 @@ def check_one_row(first: FinishedRun, run: FinishedRun, fix: str) -> None:
 def _budget_and_scores(run: FinishedRun) -> Dict[str, Any]:
     settings, initial = run.settings, run.training.initial
     patience = settings.train.get("patience")
-    flags = ["max-update", "max-epoch"]
+    flags = [*ENDS]
     by_validation = settings.classifies or "best" in settings.average
     if settings.average or patience or by_validation:  # fairseq validates what it saves
         flags += ["save-interval", "save-interval-updates"]

@@ -110,6 +110,9 @@ def test_a_change_is_another_record_or_one_line(data: st.DataObject) -> None:
         ({"lr-scheduler": "polynomial_decay", "total-num-update": 9}, "max-update", False),
         ({"lr-scheduler": "tri_stage", "phase-ratio": "(0.1, 0.4, 0.5)"}, "max-update", True),
         ({"lr-scheduler": "inverse_sqrt"}, "save-interval", False),
+        ({"lr-scheduler": "inverse_sqrt"}, "stop-time-hours", False),
+        ({"lr-scheduler": "inverse_sqrt"}, "tensorboard-logdir", False),
+        ({"lr-scheduler": "inverse_sqrt"}, "patience", True),
         ({"lr-scheduler": "reduce_lr_on_plateau"}, "save-interval", True),
         ({"lr-scheduler": "reduce_lr_on_plateau"}, "validate-interval-updates", True),
     ],
@@ -297,14 +300,15 @@ def test_seeds_with_other_settings_and_unfinished_ones_are_left_out(
     for other, changes in zip(searched, ({"beam": 1}, {"batch-size": 1})):
         edit(other.config, lambda config, new=changes: config["settings"].update(generate=new))
     add_seed(first, tmp_path, 9, 99.0, **{"save-interval-updates": 3})  # another average
+    add_seed(first, tmp_path, 11, 99.0, **{"stop-time-hours": 9})
     fewer = add_seed(first, tmp_path, 10, 42.0)
     put("config.json", "settings", "score", "metrics", value="bleu,chrf")(fewer.path)
     for metric in ("chrf++", "ter"):
         edit_scores(fewer.path, lambda scores, metric=metric: scores.pop(metric))
     summary = summary_of(run)
-    assert (summary["seeds"], summary["left-out-seeds"]) == ([1, 5, 8, 10], [2, 3, 6, 7, 9])
+    assert (summary["seeds"], summary["left-out-seeds"]) == ([1, 5, 8, 10], [2, 3, 6, 7, 9, 11])
     assert list(summary["scores"]["test"]) == ["bleu", "chrf"]
-    assert next(lines(summarise(run))).endswith("seed(s) 2, 3, 6, 7, 9")
+    assert next(lines(summarise(run))).endswith("seed(s) 2, 3, 6, 7, 9, 11")
 
 
 def test_seeds_that_were_scored_otherwise_are_named(
