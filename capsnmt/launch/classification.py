@@ -40,7 +40,7 @@ def prepare(run: Run) -> Optional[Step]:
     if not made and run.sources is None and all(path.is_file() for path in _files(run)):
         return None  # the user's: what this package makes has a manifest
     if recipe == FROM_TEXT:
-        if run.sources is None and made:  # the text is needed no more
+        if made and (run.sources is None or not run.sources.exists()):  # it is needed no more
             _check_options(run)
             return None
         if run.sources is None:
