@@ -255,8 +255,14 @@ def state(folder: RunFolder) -> str:
         if run.settings.classifies:
             return f"finished, accuracy: {run.measures.accuracy:.2f}"
         scores = {x: run.output(x).scores for x in run.scores}
-        found = [f"{x} {y[MULTI_BLEU].score:.2f}, {y['chrf'].score:.2f}" for x, y in scores.items()]
-        return f"finished, tokenised BLEU and chrF2: {'; '.join(found)}"
+        shown = {MULTI_BLEU: "tokenised BLEU", "bleu": "BLEU", "chrf": "chrF2"}
+        known = [key for key in shown if all(key in y for y in scores.values())]
+        if MULTI_BLEU in known:  # not of languages without spaces between words
+            known.remove("bleu")
+        found = [
+            f"{x} {', '.join(f'{y[key].score:.2f}' for key in known)}" for x, y in scores.items()
+        ]
+        return f"finished, {' and '.join(shown[key] for key in known)}: {'; '.join(found)}"
     try:
         return f"at update {read_learning_curve(folder.train_log).updates:,}"
     except ConfigurationError:  # before the first entry of its log

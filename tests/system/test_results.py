@@ -21,7 +21,7 @@ from capsnmt.runs.records import RunFolder
 from scripts.results import facts, find_runs, keep, reckon, state
 from tests.commands import command, is_refusal, succeed
 from tests.real_data import real_data
-from tests.report.finished_runs import TEST_SET, TRANSLATIONS, edit, write_run
+from tests.report.finished_runs import TEST_SET, TRANSLATIONS, edit, edit_scores, write_run
 from tests.support import REPO
 
 REFERENCES = {
@@ -108,6 +108,9 @@ def test_a_finished_run_leaves_its_translations_curves_and_facts(tmp_path: Path)
     )
     assert found["scores"]["bleu"]["delta"] == scored["scores"]["bleu"]["delta"] != 0
     assert f"{scored['scores']['multi-bleu']['score']:.2f}" in state(second)
+    edit_scores(second.path, lambda scores: [scores.pop(key) for key in ("multi-bleu", "chrf")])
+    bleu = scored["scores"]["bleu"]["score"]
+    assert state(second) == f"finished, BLEU: {TEST_SET} {bleu:.2f}"
 
     (runs / "data" / "raw" / f"{TEST_SET}.de").write_text("x\n", "utf-8")
     with pytest.raises(ConfigurationError, match="was scored with another reference"):
