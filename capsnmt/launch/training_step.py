@@ -6,6 +6,7 @@ The program is `train`: fairseq-train that stops on request.
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,7 +47,15 @@ def choose_device(options: argparse.Namespace) -> Device:
 
 
 def check_gpus(device: Device) -> None:
-    """Raise unless torch finds the GPUs on this machine: without, fairseq would use the CPU."""
+    """Raise unless torch finds the GPUs on this machine: without, fairseq would use the CPU.
+
+    The processes of several nodes are started by srun, after the data have been prepared.
+    """
+    if device.nodes > 1 and shutil.which("srun") is None:
+        raise ConfigurationError(
+            f"--nodes is {device.nodes}, but srun is not on PATH; give --slurm, or run this where "
+            f"SLURM's commands are"
+        )
     found = torch.cuda.device_count()
     if device.nodes == 1 and device.gpus > found:
         fix = f"give --gpus 1..{found} or --cpu" if found else "give --cpu"

@@ -185,6 +185,9 @@ def test_more_gpus_than_there_are_are_refused(
         assert f"--gpus is 2, but torch can use {found}" in refused
     # those of several nodes are not of this machine
     row = [*words[:2], "--prepared", tmp_path, "--gpus", 2, "--nodes", 2]
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "--nodes is 2, but srun is not on PATH; give --slurm" in launch(*row, status=2)
+    executable(tmp_path / "srun", "#!/bin/sh\n")
     assert "has no prepared data" in launch(*row, status=2)
 
 
