@@ -62,7 +62,7 @@ def build_parser() -> argparse.ArgumentParser:
 def named_checkpoints(arguments: Sequence[str], data: Optional[Path]) -> List[NamedCheckpoint]:
     """Return the checkpoints that the arguments name, in their order.
 
-    A run is named after its row, and its seed if several runs are of this row.
+    A run without a name has that of its row; its seed is added if several have one name.
     """
     from capsnmt.analysis.model import NamedCheckpoint
     from capsnmt.corpora.prepared import PreparedData
@@ -73,9 +73,11 @@ def named_checkpoints(arguments: Sequence[str], data: Optional[Path]) -> List[Na
         path, (name, equals, file) = Path(argument), argument.partition("=")
         if path.is_file():
             raise ConfigurationError(f"{argument} is a file without a name; give NAME={argument}")
-        if path.is_dir() or not equals:
-            for run in find_runs([path]):
-                row, own = run.row.replace("/", "-"), data or PreparedData(run.data).binarised
+        of_run = bool(file) and Path(file).is_dir() and not path.is_dir()
+        if path.is_dir() or not equals or of_run:
+            for run in find_runs([Path(file) if of_run else path]):
+                row = name if of_run else run.row.replace("/", "-")
+                own = data or PreparedData(run.data).binarised
                 if not run.settings.classifies:  # loading refuses one that does
                     run.check_dictionaries(own)
                 checkpoint = NamedCheckpoint(row, run.model, own, run.settings.model_overrides)
