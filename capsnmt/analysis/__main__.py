@@ -28,6 +28,13 @@ from capsnmt.files import check_file_name
 if TYPE_CHECKING:  # --help does not wait for torch
     from capsnmt.analysis.model import NamedCheckpoint
 
+# numbers of sentences, and the analyses of so many
+SIZES = {
+    "ablation_sentences": ("head_ablation", "layer_ablation"),
+    "ablation_translations": ("layer_bleu",),
+    "browser_sentences": ("sentences",),
+}
+
 
 def build_parser() -> argparse.ArgumentParser:
     """Build the parser of ``capsnmt-analyse``."""
@@ -99,7 +106,8 @@ def named_checkpoints(arguments: Sequence[str], data: Optional[Path]) -> List[Na
 @command
 def main(argv: List[str]) -> None:
     """Run ``capsnmt-analyse`` and return the exit status."""
-    args = build_parser().parse_args(argv)
+    parser = build_parser()
+    args = parser.parse_args(argv)
     require("fairseq", "report")
 
     # after parsing: --help and a mistyped flag do not wait for torch and fairseq
@@ -115,6 +123,12 @@ def main(argv: List[str]) -> None:
     for name in only or ():
         if name not in ANALYSES:
             raise ConfigurationError(f"--only is {name!r}; choose from {', '.join(ANALYSES)}")
+    for flag, of in SIZES.items():
+        if only and not {*of} & {*only} and given[flag] not in (0, parser.get_default(flag)):
+            raise ConfigurationError(
+                f"--{flag.replace('_', '-')} is {given[flag]}, which is of {' and '.join(of)}; add "
+                f"one to --only, or drop it"
+            )
     check_output_file(output / "analysis.md", "--output")  # before the work, not after
     findings = analyse(named_checkpoints(systems, data), Scope(**given), only or tuple(ANALYSES))
     page = write(findings, output, shlex.join(["capsnmt-analyse", *argv]))
