@@ -114,6 +114,10 @@ def submit(run: Run, partition: str) -> str:
     job, state = known
     before, now = (records.plain(each) for each in (run.folder.read_config(), run.config))
     others = [key for key in now if key not in OF_THE_LAUNCH and now[key] != before[key]]
+    asked = f"#SBATCH {shlex.quote(f'--partition={partition}')}\n"
+    waits = partition and state == "pending"  # one that runs has its place
+    if waits and asked not in run.folder.job_script.read_text("utf-8"):
+        others.append("partition")
     if others:
         raise ConfigurationError(
             f"{run.folder} has job {job} ({state}) with other {', '.join(others)}; let it end, or "

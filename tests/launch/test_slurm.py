@@ -110,7 +110,11 @@ def test_each_seed_is_a_job_until_it_ends(
     again = launch(*submission, "--seeds", "1,2")
     assert "job 1 (pending)" in again
     assert "job 2 (running)" in again
-    for flags, other in ((["--set", "train.lr=0.1"], "settings"), (["--gpus", "2"], "device")):
+    for flags, other in (
+        (["--set", "train.lr=0.1"], "settings"),
+        (["--gpus", "2"], "device"),
+        (["--slurm", "long"], "partition"),
+    ):
         refused = launch(*submission, *flags, status=2)
         assert f"seed-1 has job 1 (pending) with other {other}; let it end, or scancel" in refused
     cluster.end(1)
