@@ -10,7 +10,7 @@ import sys
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Dict, List, Sequence
+from typing import Any, Dict, List, Sequence
 
 from capsnmt import records
 from capsnmt.cli import ConfigurationError, OneLineParser, add_mirrors, comma_list, command, say
@@ -112,6 +112,12 @@ def check_published(path: Path, task: ProbingTask) -> None:
         )
 
 
+def made(manifest: Path) -> Dict[str, str]:
+    """Return the checksums of the files that were downloaded."""
+    known = records.read(manifest, Dict[str, Any]) if manifest.exists() else {}
+    return records.build(known.get("sha256", {}), Dict[str, str], f"{manifest}: sha256")
+
+
 def download(names: Sequence[str], folder: Path, folders: Sequence[str]) -> None:
     """Download the files of some tasks; those that are in the folder are checked only.
 
@@ -123,8 +129,7 @@ def download(names: Sequence[str], folder: Path, folders: Sequence[str]) -> None
     checksums = {}
     manifest, waiting = folder / MANIFEST, f"waiting for another process that fetches into {folder}"
     files = [require_task(name).file for name in names]
-    made = records.load(manifest).get("sha256", {}) if manifest.exists() else {}
-    if all((folder / x).exists() and made.get(x) == sha256(folder / x) for x in files):
+    if all((folder / x).exists() and made(manifest).get(x) == sha256(folder / x) for x in files):
         return
     with locked(folder / ".lock", waiting):
         for task in map(require_task, names):
@@ -139,7 +144,7 @@ def download(names: Sequence[str], folder: Path, folders: Sequence[str]) -> None
             checksums[task.file] = sha256(path)
             print(f"{path}: {', '.join(f'{mark} {n:,}' for mark, n in SIZES.items())}")
         known = records.load(manifest) if manifest.exists() else {}  # of other tasks
-        checksums = {**known.get("sha256", {}), **checksums}
+        checksums = {**made(manifest), **checksums}
         records.write(manifest, {**known, "description": DESCRIPTION, "sha256": checksums})
 
 

@@ -287,6 +287,9 @@ def test_a_file_is_downloaded_once_and_a_change_is_detected(
     (tmp_path / "lock").rename(tmp_path / ".lock")  # nothing was written: it may be another's
     (tmp_path / FILE).write_text(f"{TEXT}te\tNN\tMore .\n", "utf-8")
     assert "{'tr': 1, 'va': 1, 'te': 2} lines" in refused(senteval.main, *arguments)
+    for wrong in ("[]", '{"sha256": []}'):
+        (tmp_path / "manifest.json").write_text(wrong, "utf-8")
+        assert "manifest.json: " in refused(senteval.main, *arguments)
 
 
 def test_another_file_than_the_published_one_is_not_kept(
