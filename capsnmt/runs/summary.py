@@ -108,10 +108,20 @@ def lines(summary: Summary) -> Iterator[str]:
 
 
 def _finished(row: Path) -> Dict[int, FinishedRun]:
-    """Return the finished seeds of a row, not a copy that lies beside its seed."""
-    paths = [path for path in row.glob("seed-*") if RunFolder(path).is_finished]
-    named = [run for run in map(FinishedRun, paths) if run.folder.path.name == f"seed-{run.seed}"]
-    return {run.seed: run for run in named}
+    """Return the finished seeds of a row, not a copy that lies beside its seed.
+
+    Those whose records cannot be read, as of an older version, are named: a seed that has just been
+    trained does not fail for them.
+    """
+    found: Dict[int, FinishedRun] = {}
+    for path in (path for path in row.glob("seed-*") if RunFolder(path).is_finished):
+        try:
+            run = FinishedRun(path)
+            if run.training and path.name == f"seed-{run.seed}":
+                found[run.seed] = run
+        except ConfigurationError as error:
+            say(f"warning: no mean has {path}: {error}")
+    return found
 
 
 def _comparisons(row: TrainedRow, references: References) -> Dict[str, List[Comparison]]:

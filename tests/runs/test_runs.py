@@ -336,6 +336,19 @@ def test_seeds_of_several_precisions_are_named(
     assert "different precisions of seeds (em\\_routing)" in page([tmp_path])
 
 
+@pytest.mark.parametrize("record", ["config.json", "training.json"])
+def test_a_seed_of_another_version_beside_it_does_not_fail_a_seed(
+    first: Path, tmp_path: Path, record: str, capsys: pytest.CaptureFixture
+) -> None:
+    """The launch ended with an error after the training, and the jobs that wait for it with it."""
+    run, other = (add_seed(first, tmp_path, seed, 42.0) for seed in (1, 2))
+    put(record, "version", value=1)(other.path)
+    assert summary_of(run)["seeds"] == [1]
+    assert re.search(f"warning: no mean has .*seed-2: .*{record}", capsys.readouterr().err)
+    with pytest.raises(RecordError):
+        summarise(other)
+
+
 def test_patience_is_of_validations_which_a_save_has_too(first: Path, tmp_path: Path) -> None:
     for seed, every in ((1, 3), (2, 3), (3, 4)):
         saved = {"save-interval-updates": every}
