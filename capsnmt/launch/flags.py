@@ -10,6 +10,7 @@ from typing import Any, Dict, List, Mapping, NoReturn, Sequence
 
 from capsnmt.cli import ConfigurationError, say, shown
 from capsnmt.configurations.schema import Settings
+from capsnmt.records import as_number
 from capsnmt.runs.trained_rows import FREE_IN_GENERATION
 
 OWNED = {
@@ -85,8 +86,8 @@ def training(settings: Settings) -> List[str]:
     """Return the flags of fairseq-train; it keeps the checkpoints that are averaged."""
     flags = dict(settings.train)
     for way, count in settings.average.items():
-        kept = flags.get(KEPT_BY[way])
-        if not isinstance(kept, int) or -1 < kept < (count or 0):
+        kept = as_number(flags.get(KEPT_BY[way]))  # what is no number fairseq refuses
+        if kept is None or (isinstance(kept, float) and -1 < kept < (count or 0)):
             flags[KEPT_BY[way]] = count
     return argv(flags)
 

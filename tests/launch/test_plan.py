@@ -82,6 +82,7 @@ def test_an_architecture_alone_is_the_base_of_the_dataset_with_it(
         ("last-updates: 4", None, "--keep-interval-updates 4"),
         ("last-updates: 4", 3, "--keep-interval-updates 4"),
         ("last-updates: 4", 9, "--keep-interval-updates 9"),
+        ("last-updates: 4", "'9'", "--keep-interval-updates 9"),
         ("last-updates: 4", -1, "--keep-interval-updates -1"),
         ("last-epochs: 5", None, "--keep-last-epochs 5"),
         ("best: 3", None, "--keep-best-checkpoints 3"),
