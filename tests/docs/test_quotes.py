@@ -43,6 +43,8 @@ SYSTEMS = {
     "attention residuals": "chen2026_attention_residuals",
     "DropHead": "zhou2020_drop_head",
     "orthogonality": "yun2021_orthogonality",
+    "HSIC": "yun2021_hsic",
+    "SurfaceFusion": "liu2021_surface_fusion",
 }
 
 
