@@ -176,7 +176,7 @@ def test_a_row_waits_for_the_jobs_of_its_baseline_and_its_start(
     cluster: Cluster, submission: List[str], launch: Launch
 ) -> None:
     row = [*submission, "--config", "em_routing", "--baseline", "baseline"]
-    assert "launch both" in launch(*row, status=2)
+    assert "launch baseline first" in launch(*row, status=2)
     launch(*submission)
     launch(*row)
     started = ["--set", "init-from=em_routing", "--name", "started"]
