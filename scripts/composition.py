@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import json
 import math
 import sys
 from pathlib import Path
-from typing import Dict, Iterator, List, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 import msgspec
 import numpy as np
 
+from capsnmt import records
 from capsnmt.cli import ConfigurationError, OneLineParser, run_command
 from capsnmt.corpora.prepared import PreparedData
 from capsnmt.evaluation.outputs import read_lines
@@ -43,7 +45,8 @@ class Outcome(Record, frozen=True):
     updates: int
     device: str
     version: str  # of capsnmt, with its commit
-    data: str  # twelve digits of a checksum of the data and the references
+    settings: str  # of the row: twelve digits of a checksum
+    data: str  # the same of the data and the references
     accuracy: Dict[str, float]  # test set -> percent of whole sequences
 
     @classmethod
@@ -51,7 +54,6 @@ class Outcome(Record, frozen=True):
         """Return that of a run."""
         training, tests = run.training, run.settings.data.test_sets
         texts = [run.scores[x].checksums.get("reference", "") for x in tests]
-        content = "\n".join([*(f"{x} {y}" for x, y in sorted(training.data.items())), *texts])
         return cls(
             task,
             run.row,
@@ -60,9 +62,15 @@ class Outcome(Record, frozen=True):
             run.curve.updates,
             f"{training.device_name}, threads of the training: {training.threads}",
             training.versions.get("capsnmt", "unknown"),
-            hashlib.sha256(content.encode()).hexdigest()[:12],
+            content(records.plain(run.settings)),
+            content([training.data, texts]),
             {x: accuracy(run, x) for x in tests},
         )
+
+
+def content(value: Any) -> str:
+    """Return twelve digits of the checksum of a value of JSON."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:12]
 
 
 FACTS = [name for name in Outcome.__struct_fields__ if name != "accuracy"]
@@ -94,11 +102,11 @@ def keep(outcomes: List[Outcome], path: Path) -> None:
 
 
 def check(outcomes: List[Outcome]) -> None:
-    """Raise unless all outcomes of a task are of the same data and as many updates."""
+    """Raise unless outcomes that are compared are of the same data, updates and settings."""
     first: Dict[str, Outcome] = {}
     for x in outcomes:
-        one = first.setdefault(x.task, x)
-        for what in ("data", "updates"):
+        of_task, of_row = first.setdefault(x.task, x), first.setdefault(f"{x.task} {x.system}", x)
+        for what, one in (("data", of_task), ("updates", of_task), ("settings", of_row)):
             if getattr(x, what) != getattr(one, what):
                 raise ConfigurationError(
                     f"{x.task}: {x.system}, seed {x.seed}, has the {what} {getattr(x, what)}, but "

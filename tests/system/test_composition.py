@@ -111,9 +111,15 @@ def test_the_table_counts_whole_sequences_over_seeds(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "copy" / "em_routing")  # a machine that was lost
     again = succeed("scripts.composition", tmp_path, "--keep", kept).strip().splitlines()
     assert again == [header, _, *lines]
-    kept.write_text(kept.read_text("utf-8").replace("em_routing\t2\t6\t", "em_routing\t2\t6\t7"))
+    known = kept.read_text("utf-8")
+    kept.write_text(known.replace("em_routing\t2\t6\t", "em_routing\t2\t6\t7"))
     other = command("scripts.composition", tmp_path, "--keep", kept)
     is_refusal(other.returncode, other.stderr, "copy: em_routing, seed 2, has the updates")
+    fields = [line.split("\t") for line in known.splitlines()]
+    fields[-1][fields[0].index("settings")] = "others"
+    kept.write_text("".join("\t".join(line) + "\n" for line in fields))
+    other = command("scripts.composition", tmp_path, "--keep", kept)
+    is_refusal(other.returncode, other.stderr, "has the settings others, but em_routing")
     kept.write_text("task\tsystem\ncopy\tbaseline\n")
     other = command("scripts.composition", tmp_path, "--keep", kept)
     is_refusal(other.returncode, other.stderr, "keeps no outcomes of the suite")
