@@ -171,9 +171,11 @@ def reach(bounds: Optional[Tuple[float, float]]) -> str:
 
 def outcomes_below(folder: Path) -> Iterator[Outcome]:
     """Yield what the finished runs of the suite below a folder leave behind."""
-    tasks = sorted({path.parents[2] for path in folder.glob("*/*/seed-*/config.json")})
+    tasks = sorted({path.parents[2] for path in folder.glob("*/*/seed-*/scores.json")})
     if not tasks:
-        raise ConfigurationError(f"{folder} has no runs of the suite; give the --output of it")
+        raise ConfigurationError(
+            f"{folder} has no finished runs of the suite; give the --output of it"
+        )
     for task in tasks:
         rows = group(find_runs([task]))
         check_comparable([run for row in rows for run in row.runs])
