@@ -14,7 +14,7 @@ from capsnmt.models.compilation import compiled, runs_compiled
 from capsnmt.models.layers import HostLayer, TransformerDecoderLayer, shard_layer
 from capsnmt.models.precision import autocast_of
 from capsnmt.models.stacks import Stack, attention_masks, kept_layers, reads_padding, run_layer
-from capsnmt.modules.overrides import inherits
+from capsnmt.modules.overrides import hooked, inherits
 
 
 class TransformerDecoder(Stack, TransformerDecoderBase):
@@ -115,9 +115,10 @@ class TransformerDecoder(Stack, TransformerDecoderBase):
         return features, {"attn": [attn], "inner_states": inner_states}
 
     def has_own_mask(self) -> bool:
-        """Return whether a user's decoder or layers may mask more than the future."""
+        """Return whether a user's decoder, layers or hooks may mask more than the future."""
         ours = inherits(self, TransformerDecoderBase, "buffered_future_mask")
-        return not (ours and all(inherits(layer, HostLayer, "forward") for layer in self.layers))
+        ours = ours and all(inherits(layer, HostLayer, "forward") for layer in self.layers)
+        return not ours or any(hooked(x) for layer in self.layers for x in (layer, layer.self_attn))
 
     def embed(self, tokens: Tensor, incremental_state: Optional[IncrementalState]) -> Tensor:
         """Return the embeddings ``[T, B, d]`` of the words; in a step of decoding, of the last."""

@@ -97,6 +97,16 @@ def with_own_mask(model: torch.nn.Module, owner: str) -> torch.nn.Module:
     if owner == "decoder":
         original = model.decoder.buffered_future_mask
         model.decoder.buffered_future_mask = lambda x: masked(original(x))
+    elif owner.startswith("hook"):
+        for layer in model.decoder.layers:
+            part, name = layer, "self_attn_mask"
+            if owner == "hook of the attention":
+                part, name = layer.self_attn, "attn_mask"
+
+            def hook(_: Any, args: Any, given: Any, name: str = name) -> Any:
+                return args, {**given, name: masked(given[name])}
+
+            part.register_forward_pre_hook(hook, with_kwargs=True)
     else:
         parent = type(model.decoder.layers[0])
 
@@ -111,7 +121,7 @@ def with_own_mask(model: torch.nn.Module, owner: str) -> torch.nn.Module:
 
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("lengths", [(5, 5), (5, 3)], ids=str)
-@pytest.mark.parametrize("owner", ["decoder", "layer"])
+@pytest.mark.parametrize("owner", ["decoder", "layer", "hook", "hook of the attention"])
 def test_a_mask_of_a_users_own_hides_and_learns_what_it_does_with_the_host(
     owner: str, lengths: Sequence[int], training: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
