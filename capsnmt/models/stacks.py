@@ -51,8 +51,9 @@ def attention_masks(encoded: Dict[str, List[Tensor]]) -> List[Tensor]:
     padding, masks = encoded["encoder_padding_mask"], encoded.get("attention_mask", [])
     if not (masks and padding and masks[-1] is padding[0]):
         return padding
-    written = not (is_traced() or padding[0].is_inference()) and padding[0]._version > 0
-    return padding if written else masks[:-1]
+    # in inference mode nothing tells whether it was written to
+    unwritten = is_traced() or not (padding[0].is_inference() or padding[0]._version)
+    return masks[:-1] if unwritten else padding
 
 
 def run_layer(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, Callable, NamedTuple, Sequence, Tuple
 
 import fairseq.models
@@ -163,17 +164,21 @@ def test_a_users_pass_in_place_of_the_hosts_is_run(path: str) -> None:
     torch.testing.assert_close(*found, atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.parametrize("around", [torch.enable_grad, torch.inference_mode])
 @pytest.mark.parametrize("lengths", [(5, 5), (5, 3)], ids=str)
-def test_the_decoder_does_not_read_what_a_users_encoder_hides(lengths: Sequence[int]) -> None:
+def test_the_decoder_does_not_read_what_a_users_encoder_hides(
+    lengths: Sequence[int], around: Any
+) -> None:
     """Beside padding, or alone; also after a reordering, as of beam search."""
     source, target = sentences(*lengths), sentences(4, 4, seed=1)
     order, given = torch.tensor([1, 0]), shifted(batch(target, left_pad=False))
-    found = []
-    for model in (build(PLAIN), stock()):
-        encoded = model.encoder(**encoder_input(source))
-        (padding,) = encoded["encoder_padding_mask"]
-        last = torch.arange(padding.size(1)).eq(4)
-        for hide in (lambda mask, _: mask, torch.logical_or, torch.Tensor.logical_or_):
+    hidings = (lambda mask, _: mask, torch.logical_or, torch.Tensor.logical_or_)
+    models, found = (build(PLAIN), stock()), []
+    for model, hide in itertools.product(models, hidings):
+        with around():
+            encoded = model.encoder(**encoder_input(source))
+            (padding,) = encoded["encoder_padding_mask"]
+            last = torch.arange(padding.size(1)).eq(4)
             own = {**encoded, "encoder_padding_mask": [hide(padding, last)]}
             turned = model.encoder.reorder_encoder_out(own, order)
             found += [model.decoder(given, each)[0] for each in (own, turned)]
