@@ -7,9 +7,11 @@ from typing import Optional, Sequence
 import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
+from torch.utils._device import DeviceContext
 
 # private to torch; every call of an operator asks them
 _transforms, _modes = torch._C._are_functorch_transforms_active, torch._C._len_torch_dispatch_stack
+_functions, _function = torch._C._len_torch_function_stack, torch._C._get_function_stack_at
 _mode, _keys = torch._C._get_dispatch_mode, torch._C._TorchDispatchModeKey
 _wraps, _has_memory = torch._C._functorch.is_functorch_wrapped_tensor, torch._C._has_storage
 _PLAIN = (Tensor, nn.Parameter)
@@ -63,6 +65,11 @@ def is_followed(tensors: Sequence[Optional[Tensor]]) -> bool:
 def is_watched(tensors: Sequence[Optional[Tensor]]) -> bool:
     """Return whether torch must see each operation on tensors: no kernel may take its place.
 
-    Beside :func:`is_followed` it is so in any mode of torch, such as ``FlopCounterMode``.
+    Beside :func:`is_followed` it is so in any mode of torch, such as ``FlopCounterMode``, also of
+    its functions, unless it is a default device.
     """
-    return _modes() > 0 or is_followed(tensors)
+    return (
+        is_followed(tensors)
+        or _modes() > 0
+        or any(type(_function(place)) is not DeviceContext for place in range(_functions()))
+    )

@@ -19,6 +19,7 @@ from fairseq.tasks import FairseqTask
 from torch import Tensor, nn
 from torch.autograd import forward_ad
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.overrides import TorchFunctionMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from capsnmt import routing
@@ -163,6 +164,22 @@ def counted(module: nn.Module) -> Tensor:
     return torch.tensor(float(counter.get_total_flops()))
 
 
+class Recorded(TorchFunctionMode):
+    """Notes the functions that are called, as what replaces one of them would look for it."""
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: Any = (), more: Any = None
+    ) -> Any:
+        self.names = [*getattr(self, "names", []), getattr(function, "__name__", "")]
+        return function(*args, **(more or {}))
+
+
+def intercepted(module: nn.Module) -> Tensor:
+    with Recorded() as mode, torch.no_grad():
+        module(X[0])
+    return torch.tensor([float(mode.names.count(name)) for name in ("linear", "softmax", "matmul")])
+
+
 def stepped(optimizer: Callable[..., Any]) -> Callable[[nn.Module], Tensor]:
     def run(module: nn.Module) -> Tensor:
         made = optimizer(module.parameters())
@@ -198,6 +215,7 @@ AROUND: Dict[str, Callable[[nn.Module], Tensor]] = {
     "functional_call": called_with_others,
     "default device": default_device,
     "operations that are counted": counted,
+    "functions that are recorded": intercepted,
     "fused optimizer": stepped(lambda p: torch.optim.AdamW(p, lr=0.1, fused=True)),
     "optimizer": stepped(lambda p: torch.optim.SGD(p, lr=0.1)),
 }
