@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from capsnmt.routing.tracing import is_traced, is_watched
+from capsnmt.routing.tracing import PLAIN, is_watched
 
 PRECISIONS = (torch.float32, torch.bfloat16)
 LARGE = 2**18
@@ -23,12 +23,28 @@ _updates = 0  # of parameters in this process
 
 
 def count_update(*_: Any) -> None:
-    """Note that parameters may have got other numbers, of which their versions do not tell.
-
-    Every step of every optimizer does: torch's fused ones, and ``.data``, raise no version.
-    """
+    """Note that an optimizer may have written parameters: torch's fused ones raise no version."""
     global _updates
     _updates += 1
+
+
+class Weight(nn.Parameter):
+    """A weight that knows whether its ``.data`` was taken: writing to it leaves no other trace."""
+
+    is_exposed = False
+
+    @property
+    def data(self) -> Tensor:
+        """Return the numbers, which from now on may change at any time."""
+        self.is_exposed = True
+        return Tensor.data.__get__(self)
+
+    @data.setter
+    def data(self, numbers: Tensor) -> None:
+        Tensor.data.__set__(self, numbers)
+
+
+PLAIN.add(Weight)
 
 
 class Packed:
@@ -47,8 +63,8 @@ class Packed:
     def is_of(self, weight: Tensor) -> bool:
         """Return whether this is the weight, with the same numbers.
 
-        It looks at some of them: what is written in inference mode or by ``.data``, as a checkpoint
-        or a moving average of the weights may be, leaves no other trace.
+        It looks at some of them: what is written to a parameter of inference mode, or by numpy,
+        leaves no other trace.
         """
         same = self.weight is weight and self.state == state_of(weight)
         return same and torch.equal(self.sample, self.numbers)
@@ -64,8 +80,9 @@ class PreparedLinear(nn.Linear):
     """A linear map of a model that only decodes.
 
     On a CPU oneDNN computes it: 2.3 times as fast as torch's own choice on an AMD EPYC (Zen 5).
-    Its functions are private to torch: without them, for gradients, and where torch must see each
-    operation, it is ``nn.Linear``. A matrix is packed again after whatever may have changed it.
+    Its functions are private to torch: without them, for gradients, and where torch
+    must see each operation, it is ``nn.Linear``. A matrix is packed again after whatever may have
+    changed it, and no more once its ``.data`` was taken.
     """
 
     packed: Optional[Packed] = None
@@ -74,11 +91,8 @@ class PreparedLinear(nn.Linear):
         """Map rows ``[..., in]`` to ``[..., out]``, in the precision of the weights."""
         weight, bias = self.weight, self.bias
         x = x if x.dtype == weight.dtype else x.to(weight.dtype)
-        if torch.is_grad_enabled():
-            if not is_traced():  # a graph that counts is recorded at every call
-                count_update()  # a training, of which not every way to write parameters tells
-            return F.linear(x, weight, bias)
         known = weight.device.type == x.device.type == "cpu" and weight.dtype in PRECISIONS
+        known = known and not torch.is_grad_enabled() and not getattr(weight, "is_exposed", False)
         if not known or is_watched((x, weight, bias)) or not has_onednn():
             return F.linear(x, weight, bias)
         size = weight.numel()
@@ -104,6 +118,8 @@ def prepare(module: nn.Module) -> None:
     """Let a linear map on a CPU be prepared, if nothing has overridden it."""
     if type(module) is nn.Linear and module.weight.device.type == "cpu":
         module.__class__ = PreparedLinear
+        if type(module.weight) is nn.Parameter:
+            module.weight.__class__ = Weight
 
 
 @functools.cache

@@ -14,7 +14,8 @@ _transforms, _modes = torch._C._are_functorch_transforms_active, torch._C._len_t
 _functions, _function = torch._C._len_torch_function_stack, torch._C._get_function_stack_at
 _mode, _keys = torch._C._get_dispatch_mode, torch._C._TorchDispatchModeKey
 _wraps, _has_memory = torch._C._functorch.is_functorch_wrapped_tensor, torch._C._has_storage
-_PLAIN = (Tensor, nn.Parameter)
+PLAIN = {Tensor, nn.Parameter}
+"""The classes of tensors of which torch computes all by itself."""
 
 
 def is_traced() -> bool:
@@ -55,7 +56,7 @@ def is_followed(tensors: Sequence[Optional[Tensor]]) -> bool:
         or _mode(_keys.PROXY) is not None
         or _mode(_keys.FAKE) is not None
         or any(
-            type(x) not in _PLAIN or _wraps(x) or not _has_memory(x)
+            type(x) not in PLAIN or _wraps(x) or not _has_memory(x)
             for x in tensors
             if x is not None
         )
