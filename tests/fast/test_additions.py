@@ -374,6 +374,12 @@ def test_a_prepared_model_that_changes_translates_as_one_that_is_new(change: str
         torch.testing.assert_close(scores_of(fairseqs, model), expected, rtol=0, atol=0.02)
 
 
+def test_a_prepared_map_computes_in_the_precision_of_autocast() -> None:
+    module, x = prepared_linear()[1], torch.randn(3, 512)
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(module(x), F.linear(x, module.weight, module.bias))
+
+
 def test_nothing_gets_the_memory_of_a_packed_matrix_while_it_is_known() -> None:
     """Whatever else lay there would be taken for it."""
     module, freed = prepared_linear(), []
