@@ -6,7 +6,6 @@ import os
 import re
 from argparse import ArgumentParser, Namespace
 from dataclasses import asdict, dataclass, field
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
@@ -35,7 +34,7 @@ from capsnmt.files import bundled_folder
 from capsnmt.runs.finished import FinishedRun
 from capsnmt.runs.records import RunFolder
 from capsnmt.translate.tokenizer import NAME
-from capsnmt.translate.translator import Translator
+from capsnmt.translate.translator import Translator, check_settings
 
 PathLike = Union[str, "os.PathLike[str]"]
 
@@ -238,19 +237,7 @@ def _check_settings(path: Path, given: Mapping[str, Any], state: Mapping[str, An
             f"{path} translates from {' to '.join(trained)}, and the data are {'-'.join(now)}; "
             f"give the data of its training by --data, or the folder of its run"
         )
-    known = ADDED.union(state.get("cfg") or (), settings)
-    for name in given:
-        if name not in known:
-            similar = " or ".join(get_close_matches(name, sorted(known))) or "one that fairseq has"
-            raise ConfigurationError(f"{name} is no setting; give {similar}")
-    check_beam(given)
-
-
-def check_beam(given: Mapping[str, Any]) -> None:
-    """Raise unless the beam is a whole number, 1 or more."""
-    beam = given.get("beam", 1)
-    if not isinstance(beam, int) or beam < 1:
-        raise ConfigurationError(f"beam is {shown(beam)}; give a whole number, 1 or more")
+    check_settings(given, ADDED.union(state.get("cfg") or (), settings))
 
 
 def _as_ours(settings: Any) -> Any:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from dataclasses import dataclass
-from typing import Any, Dict, List, Optional, Sequence, Union
+from difflib import get_close_matches
+from typing import Any, Collection, Dict, List, Mapping, Optional, Sequence, Union
 
 from fairseq.hub_utils import GeneratorHubInterface
+
+from capsnmt.cli import ConfigurationError, shown
 
 # a subword of subword-nmt that does not end its word; one of sentencepiece that starts a word
 CONTINUED, STARTS = "@@", "\u2581"
@@ -46,22 +50,30 @@ class Translator(GeneratorHubInterface):
         **kwargs: Any,
     ) -> Union[str, List[str]]:
         """Translate raw text, one line or several, with further settings of fairseq-generate."""
-        lines = [sentences] if isinstance(sentences, str) else sentences
-        translations = self.translations(lines, beam=beam, verbose=verbose, **kwargs)
+        translations = self.translations(sentences, beam=beam, verbose=verbose, **kwargs)
         texts = [translation.hypotheses[0].text for translation in translations]
         return texts[0] if isinstance(sentences, str) else texts
 
     translate = sample
 
     def translations(
-        self, lines: Sequence[str], beam: Optional[int] = None, nbest: int = 1, **kwargs: Any
+        self,
+        lines: Union[str, Sequence[str]],
+        beam: Optional[int] = None,
+        nbest: int = 1,
+        **kwargs: Any,
     ) -> List[Translation]:
         """Translate raw lines, and return up to ``nbest`` hypotheses of each with their scores."""
+        lines = [lines] if isinstance(lines, str) else lines
+        kwargs["beam"] = self.cfg.generation.beam if beam is None else beam
+        check_settings(
+            kwargs, {*self.cfg.generation, *inspect.signature(super().generate).parameters}
+        )
         parts = [self.split(line) for line in lines]
         tokens = [self.binarize(" ".join(part)) for of_line in parts for part in of_line]
         hypotheses: List[List[Dict[str, Any]]] = []
         if tokens:
-            hypotheses = self.generate(tokens, beam or self.cfg.generation.beam, **kwargs)
+            hypotheses = self.generate(tokens, **kwargs)
         found = iter(hypotheses)
         return [
             Translation(
@@ -96,6 +108,17 @@ class Translator(GeneratorHubInterface):
             score = total / sum(map(len, tokens)) / math.log(2)
             joined.append(Hypothesis(self.detokenize(words), score))
         return joined
+
+
+def check_settings(given: Mapping[str, Any], known: Collection[str]) -> None:
+    """Raise unless all settings are known, and the beam is a whole number, 1 or more."""
+    for name in given:
+        if name not in known:
+            similar = " or ".join(get_close_matches(name, sorted(known))) or "one that fairseq has"
+            raise ConfigurationError(f"{name} is no setting; give {similar}")
+    beam = given.get("beam", 1)
+    if not isinstance(beam, int) or beam < 1:
+        raise ConfigurationError(f"beam is {shown(beam)}; give a whole number, 1 or more")
 
 
 def split_subwords(subwords: Sequence[str], limit: int, sentencepiece: bool) -> List[List[str]]:

@@ -49,7 +49,11 @@ def test_a_run_is_enough(runs: Dict[str, Path]) -> None:
     assert translator.translate(lines) == best
     assert translator.translate(lines[0]) == best[0]
     assert translator.translate([]) == []
+    assert translator.translations(lines[0]) == translator.translations(lines[:1])
     assert translator.sample(lines[0], sampling=True, sampling_topk=1, beam=1)
+    for given, fault in (({"len_pen": 1.0}, "len_pen.*lenpen"), ({"beam": 0}, "beam is 0; give")):
+        with pytest.raises(ConfigurationError, match=fault):  # which fairseq takes in silence
+            translator.translate(lines, **given)
     encoded = translator.encode(lines[0])
     assert translator.decode(translator.generate(encoded, beam=3)[0]["tokens"]) == best[0]
 
