@@ -18,14 +18,16 @@ from capsnmt.fast.cpp.operations import choose
 from capsnmt.models.attention import Hosted
 from capsnmt.models.decoder import TransformerDecoder
 from capsnmt.models.encoder import TransformerEncoder
+from capsnmt.models.layers import HostLayer
 from capsnmt.models.transformer import CapsnmtTransformer
 from capsnmt.modules import cache
 from capsnmt.modules.observation import open_observer
-from capsnmt.modules.overrides import PROBABILITIES, hooked, inherits
+from capsnmt.modules.overrides import PROBABILITIES, hooked, inherits, overridden
 from capsnmt.routing.recording import is_recording
 
 Hypotheses = List[List[Dict[str, Tensor]]]
 REORDER = "reorder_incremental_state"
+READERS = (Hosted, HostLayer)
 PASSES = ("forward", "extract_features", "extract_features_scriptable")
 
 
@@ -129,7 +131,10 @@ class Model:
         self.has_logits = ours and getattr(self.decoder, "adaptive_softmax", None) is None
         # nobody reads the weights of an attention
         unread = ours and inherits(self.decoder, TransformerDecoder, *PASSES)
-        unread = unread and not any(map(hooked, self.decoder.modules()))
+        unread = unread and not any(
+            hooked(module) or any(isinstance(module, x) and overridden(module, x) for x in READERS)
+            for module in self.decoder.modules()
+        )
         self.settings = {"alignment_layer": -1} if unread else {}
 
     def step(self, words: Tensor, mask: Tensor, normal: bool) -> Tensor:

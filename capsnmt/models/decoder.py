@@ -9,12 +9,12 @@ from fairseq.models.transformer import TransformerDecoderBase
 from fairseq.utils import safe_getattr
 from torch import Tensor
 
-from capsnmt.models.attention import IncrementalState
+from capsnmt.models.attention import Hosted, IncrementalState
 from capsnmt.models.compilation import compiled, runs_compiled
 from capsnmt.models.layers import HostLayer, TransformerDecoderLayer, shard_layer
 from capsnmt.models.precision import autocast_of
 from capsnmt.models.stacks import Stack, attention_masks, kept_layers, reads_padding, run_layer
-from capsnmt.modules.overrides import hooked, inherits
+from capsnmt.modules.overrides import inherits, overridden
 
 
 class TransformerDecoder(Stack, TransformerDecoderBase):
@@ -115,10 +115,12 @@ class TransformerDecoder(Stack, TransformerDecoderBase):
         return features, {"attn": [attn], "inner_states": inner_states}
 
     def has_own_mask(self) -> bool:
-        """Return whether a user's decoder, layers or hooks may mask more than the future."""
+        """Return whether a user's decoder, layers, attentions or hooks may mask more."""
         ours = inherits(self, TransformerDecoderBase, "buffered_future_mask")
-        ours = ours and all(inherits(layer, HostLayer, "forward") for layer in self.layers)
-        return not ours or any(hooked(x) for layer in self.layers for x in (layer, layer.self_attn))
+        return not ours or any(
+            overridden(layer, HostLayer) or overridden(layer.self_attn, Hosted)
+            for layer in self.layers
+        )
 
     def embed(self, tokens: Tensor, incremental_state: Optional[IncrementalState]) -> Tensor:
         """Return the embeddings ``[T, B, d]`` of the words; in a step of decoding, of the last."""

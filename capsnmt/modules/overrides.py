@@ -15,6 +15,11 @@ def hooked(module: nn.Module) -> bool:
     return any(getattr(module, f"_{h}") or getattr(of_torch, f"_global_{h}") for h in HOOKS)
 
 
+def overridden(module: nn.Module, base: type) -> bool:
+    """Return whether anything but the forward function of a class sees the passes of a module."""
+    return hooked(module) or not inherits(module, base, "forward")
+
+
 def inherits(module: nn.Module, base: type, *methods: str) -> bool:
     """Return whether a module has these methods from a class, and nothing overrides them.
 

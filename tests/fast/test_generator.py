@@ -260,7 +260,7 @@ def with_dropout(generate: Callable[..., Any]) -> Callable[..., Any]:
     return dropping
 
 
-@pytest.mark.parametrize("reader", ["probabilities", "hook"])
+@pytest.mark.parametrize("reader", ["probabilities", "hook", "function"])
 def test_the_weights_of_an_attention_are_there_for_who_reads_them(
     reader: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -269,6 +269,16 @@ def test_the_weights_of_an_attention_are_there_for_who_reads_them(
     if reader == "hook":
         attention = model.decoder.layers[-1].encoder_attn
         attention.register_forward_hook(lambda _, __, found: given.append(found[1]))
+    elif reader == "function":
+        attention = model.decoder.layers[-1].encoder_attn
+        run = attention.forward
+
+        def attend(*args: Any, **settings: Any) -> Any:
+            output, weights = run(*args, **settings)
+            given.append(weights)
+            return output, weights
+
+        attention.forward = attend
     else:
         original = model.get_normalized_probs
 

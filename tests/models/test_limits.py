@@ -109,20 +109,24 @@ def with_own_mask(model: torch.nn.Module, owner: str) -> torch.nn.Module:
 
             part.register_forward_pre_hook(hook, with_kwargs=True)
     else:
-        parent = type(model.decoder.layers[0])
+        of_layer = owner == "layer"
+        name = "self_attn_mask" if of_layer else "attn_mask"
+        for part in (each if of_layer else each.self_attn for each in model.decoder.layers):
+            parent = type(part)
 
-        def forward(self: Any, *args: Any, **settings: Any) -> Any:
-            settings["self_attn_mask"] = masked(settings["self_attn_mask"])
-            return parent.forward(self, *args, **settings)
+            def forward(self: Any, *args: Any, parent: Any = parent, **settings: Any) -> Any:
+                settings[name] = masked(settings[name])
+                return parent.forward(self, *args, **settings)
 
-        for layer in model.decoder.layers:
-            layer.__class__ = type("Own", (parent,), {"forward": forward})
+            part.__class__ = type("Own", (parent,), {"forward": forward})
     return model
 
 
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("lengths", [(5, 5), (5, 3)], ids=str)
-@pytest.mark.parametrize("owner", ["decoder", "layer", "hook", "hook of the attention"])
+@pytest.mark.parametrize(
+    "owner", ["decoder", "layer", "attention", "hook", "hook of the attention"]
+)
 def test_a_mask_of_a_users_own_hides_and_learns_what_it_does_with_the_host(
     owner: str, lengths: Sequence[int], training: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
