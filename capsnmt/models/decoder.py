@@ -11,7 +11,7 @@ from torch import Tensor
 
 from capsnmt.models.attention import Hosted, IncrementalState
 from capsnmt.models.compilation import compiled, runs_compiled
-from capsnmt.models.layers import HostLayer, TransformerDecoderLayer, shard_layer
+from capsnmt.models.layers import TransformerDecoderLayer, shard_layer
 from capsnmt.models.precision import autocast_of
 from capsnmt.models.stacks import Stack, attention_masks, kept_layers, reads_padding, run_layer
 from capsnmt.modules.overrides import inherits, overridden
@@ -66,7 +66,7 @@ class TransformerDecoder(Stack, TransformerDecoderBase):
             if len(encoder_out["encoder_out"]) > 0:
                 encoded = encoder_out["encoder_out"][0]
             # cross+self-attention appends the padding of the words
-            plain = self.cross_self_attention
+            plain = self.cross_self_attention or self.has_own_layers()
             masks = encoder_out["encoder_padding_mask"] if plain else attention_masks(encoder_out)
             if len(masks) > 0:
                 encoded_padding = masks[0]
@@ -117,10 +117,9 @@ class TransformerDecoder(Stack, TransformerDecoderBase):
     def has_own_mask(self) -> bool:
         """Return whether a user's decoder, layers, attentions or hooks may mask more."""
         ours = inherits(self, TransformerDecoderBase, "buffered_future_mask")
-        return not ours or any(
-            overridden(layer, HostLayer) or overridden(layer.self_attn, Hosted)
-            for layer in self.layers
-        )
+        if not ours or self.has_own_layers():
+            return True
+        return any(overridden(layer.self_attn, Hosted) for layer in self.layers)
 
     def embed(self, tokens: Tensor, incremental_state: Optional[IncrementalState]) -> Tensor:
         """Return the embeddings ``[T, B, d]`` of the words; in a step of decoding, of the last."""

@@ -105,7 +105,8 @@ class TransformerEncoder(Stack, TransformerEncoderBase):
         x, embedding = self.forward_embedding(src_tokens, token_embeddings)
         if reads_padding(padding):
             of_scores = autocast_dtype(x.device.type) or x.dtype
-            masks.append(additive_padding(padding, of_scores))
+            own = self.has_own_layers()  # which know it as the host's
+            masks.append(padding if own else additive_padding(padding, of_scores))
         mask = masks[0] if masks else None
         x = (x * (1 - padding.unsqueeze(-1).type_as(x))).transpose(0, 1)
         states: List[Tensor] = [x]

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from capsnmt.models.compilation import make_compilable
 from capsnmt.models.dropout import replace_dropout
+from capsnmt.models.layers import HostLayer
 from capsnmt.models.selection import aggregates_layers, sublayers
 from capsnmt.modules.layer_aggregation import (
     CONNECTIONS,
@@ -20,6 +21,7 @@ from capsnmt.modules.layer_aggregation import (
     layer_aggregation,
     layer_connection,
 )
+from capsnmt.modules.overrides import overridden
 from capsnmt.routing.tracing import is_traced
 
 
@@ -135,6 +137,10 @@ class Stack(nn.Module):
         # with layer dropout, iteration of the host's list leaves layers out
         self.layers: nn.ModuleList = nn.ModuleList(self.layers.children())
         replace_dropout(self)
+
+    def has_own_layers(self) -> bool:
+        """Return whether a user's layers, or hooks of layers, read what they are given."""
+        return any(overridden(layer, HostLayer) for layer in self.layers)
 
     def normalise(self, states: List[Tensor]) -> List[Tensor]:
         """Return the states as they leave the stack.

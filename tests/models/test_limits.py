@@ -152,6 +152,24 @@ def tripled(found: Any) -> Any:
     return 3 * found[0], found[1]
 
 
+@pytest.mark.parametrize("side", ["encoder", "decoder"])
+def test_a_users_layer_gets_the_padding_of_the_source_as_the_hosts_does(side: str) -> None:
+    found = []
+    for model in (build(PLAIN), stock()):
+        layers = getattr(model, side).layers
+        host = type(layers[0])
+
+        def own(self: Any, *args: Any, host: Any = host, **more: Any) -> Any:
+            padding = [*args, more.get("encoder_padding_mask")][1 if side == "encoder" else 2]
+            x = args[0] * (1 - padding.type_as(args[0])).mean()
+            return host.forward(self, x, *args[1:], **more)
+
+        for layer in layers:
+            layer.__class__ = type("Own", (host,), {"forward": own})
+        found.append(forward(model, *INPUTS)[batch(INPUTS[1], left_pad=False).ne(PAD)])
+    torch.testing.assert_close(*found, atol=1e-5, rtol=1e-5)
+
+
 @pytest.mark.parametrize("path", ["encoder.forward", "decoder.extract_features"])
 def test_a_users_pass_in_place_of_the_hosts_is_run(path: str) -> None:
     """The host gives the passes whose code a derived class may call names of their own."""
