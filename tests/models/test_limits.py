@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from typing import Any, Callable, NamedTuple, Sequence, Tuple
 
@@ -84,6 +85,16 @@ def test_the_attention_weights_are_the_hosts() -> None:
     torch.testing.assert_close(*weights)
 
 
+def derive(part: torch.nn.Module, own: Callable[..., Any]) -> None:
+    """Give a part a class derived of its own, whose pass is ``own(the host's, its inputs)``."""
+    host = type(part)
+
+    def forward(self: Any, *args: Any, **more: Any) -> Any:
+        return own(functools.partial(host.forward, self), *args, **more)
+
+    part.__class__ = type("Own", (host,), {"forward": forward})
+
+
 def with_own_mask(model: torch.nn.Module, owner: str) -> torch.nn.Module:
     """Let words attend to the last three, with a learned bias by distance, as a user adds it.
 
@@ -95,37 +106,27 @@ def with_own_mask(model: torch.nn.Module, owner: str) -> torch.nn.Module:
         distance = torch.arange(len(future))[:, None] - torch.arange(len(future))
         return future.masked_fill(distance > 2, -torch.inf) + model.slope * distance.relu()
 
+    def own(given: Any) -> Any:
+        return {**given, name: masked(given[name])}
+
+    of_layer = "layer" in owner
+    name = "self_attn_mask" if of_layer else "attn_mask"
     if owner == "decoder":
         original = model.decoder.buffered_future_mask
         model.decoder.buffered_future_mask = lambda x: masked(original(x))
-    elif owner.startswith("hook"):
-        for layer in model.decoder.layers:
-            part, name = layer, "self_attn_mask"
-            if owner == "hook of the attention":
-                part, name = layer.self_attn, "attn_mask"
-
-            def hook(_: Any, args: Any, given: Any, name: str = name) -> Any:
-                return args, {**given, name: masked(given[name])}
-
-            part.register_forward_pre_hook(hook, with_kwargs=True)
-    else:
-        of_layer = owner == "layer"
-        name = "self_attn_mask" if of_layer else "attn_mask"
-        for part in (each if of_layer else each.self_attn for each in model.decoder.layers):
-            parent = type(part)
-
-            def forward(self: Any, *args: Any, parent: Any = parent, **settings: Any) -> Any:
-                settings[name] = masked(settings[name])
-                return parent.forward(self, *args, **settings)
-
-            part.__class__ = type("Own", (parent,), {"forward": forward})
+        return model
+    for part in (layer if of_layer else layer.self_attn for layer in model.decoder.layers):
+        if "hook" in owner:
+            part.register_forward_pre_hook(lambda _, x, given: (x, own(given)), with_kwargs=True)
+        else:
+            derive(part, lambda run, *x, **given: run(*x, **own(given)))
     return model
 
 
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("lengths", [(5, 5), (5, 3)], ids=str)
 @pytest.mark.parametrize(
-    "owner", ["decoder", "layer", "attention", "hook", "hook of the attention"]
+    "owner", ["decoder", "layer", "attention", "hook of a layer", "hook of an attention"]
 )
 def test_a_mask_of_a_users_own_hides_and_learns_what_it_does_with_the_host(
     owner: str, lengths: Sequence[int], training: bool, monkeypatch: pytest.MonkeyPatch
@@ -154,18 +155,15 @@ def tripled(found: Any) -> Any:
 
 @pytest.mark.parametrize("side", ["encoder", "decoder"])
 def test_a_users_layer_gets_the_padding_of_the_source_as_the_hosts_does(side: str) -> None:
-    found = []
+    place, found = 1 if side == "encoder" else 2, []
+
+    def own(run: Any, *args: Any, **more: Any) -> Any:
+        padding = [*args, more.get("encoder_padding_mask")][place]
+        return run(args[0] * (1 - padding.type_as(args[0])).mean(), *args[1:], **more)
+
     for model in (build(PLAIN), stock()):
-        layers = getattr(model, side).layers
-        host = type(layers[0])
-
-        def own(self: Any, *args: Any, host: Any = host, **more: Any) -> Any:
-            padding = [*args, more.get("encoder_padding_mask")][1 if side == "encoder" else 2]
-            x = args[0] * (1 - padding.type_as(args[0])).mean()
-            return host.forward(self, x, *args[1:], **more)
-
-        for layer in layers:
-            layer.__class__ = type("Own", (host,), {"forward": own})
+        for layer in getattr(model, side).layers:
+            derive(layer, own)
         found.append(forward(model, *INPUTS)[batch(INPUTS[1], left_pad=False).ne(PAD)])
     torch.testing.assert_close(*found, atol=1e-5, rtol=1e-5)
 
