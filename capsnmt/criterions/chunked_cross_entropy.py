@@ -118,7 +118,11 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         with without_autocast(features.device):
             chunks = _Chunks(features.to(precision), weight.to(precision), epsilon, chunk_tokens)
             if gradients:
-                chunks.prepare_gradients(features, *ctx.needs_input_grad[:2])
+                of_features, of_weight = ctx.needs_input_grad[:2]
+                if of_features:  # as precise as the features themselves
+                    chunks.d_features = torch.empty_like(features)
+                if of_weight:
+                    chunks.d_weight = torch.zeros_like(chunks.weight, dtype=chunks.dtype)
             for start in range(0, len(target), chunk_tokens):
                 tokens = slice(start, start + chunk_tokens)
                 real = target[tokens].ne(padding_idx).unsqueeze(-1)
@@ -164,13 +168,6 @@ class _Chunks:
         self.d_weight: Optional[Tensor] = None
         # allocated once: a CPU would map memory again for every chunk, a tenth of the time
         self.scores = features.new_empty(min(chunk_tokens, len(features)), words)
-
-    def prepare_gradients(self, like: Tensor, of_features: bool, of_weight: bool) -> None:
-        """Make room for the gradients; the features' is as precise as the features themselves."""
-        if of_features:
-            self.d_features = torch.empty_like(like)
-        if of_weight:
-            self.d_weight = torch.zeros_like(self.weight, dtype=self.dtype)
 
     def add(self, tokens: slice, target: Tensor, real: Tensor, count_correct: bool) -> None:
         """Add one chunk: words ``[n, 1]`` and, false at padding, ``real`` ``[n, 1]``."""

@@ -8,7 +8,7 @@ import functools
 import importlib
 import math
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple, Union
 
 import torch
 from fairseq.dataclass import FairseqDataclass
@@ -103,20 +103,17 @@ class FusedAdam(FairseqAdam):
             super().multiply_grads(self._optimizer.factor)
             self._optimizer.factor = 1.0
             return super().clip_grad_norm(max_norm, aggregate_norm_fn)
-        norm = norm_of(grads) * self._optimizer.factor
+        if grads[0].device.type == "cpu":  # where a dot product is faster (docs/optimizer.md)
+            flat = [grad.reshape(-1) for grad in grads]
+            norm = torch.stack([torch.dot(x, x) for x in flat]).sum().sqrt()
+        else:
+            norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(grads)))
+        norm = norm * self._optimizer.factor
         if aggregate_norm_fn is not None:
             norm = aggregate_norm_fn(norm)
         if max_norm > 0:
             self.multiply_grads((float(max_norm) / (norm + 1e-6)).clamp_(max=1))
         return norm
-
-
-def norm_of(tensors: Sequence[Tensor]) -> Tensor:
-    """Return the Euclidean norm of all fp32 ``tensors`` of a device together."""
-    if tensors[0].device.type == "cpu":  # where a dot product is faster (docs/optimizer.md)
-        flat = [tensor.reshape(-1) for tensor in tensors]
-        return torch.stack([torch.dot(x, x) for x in flat]).sum().sqrt()
-    return torch.linalg.vector_norm(torch.stack(torch._foreach_norm(tensors)))
 
 
 @functools.cache

@@ -50,13 +50,6 @@ SIZES: Dict[str, Dict[str, Any]] = {
 }
 
 
-def _other_groups(root: Any) -> Dict[str, Any]:
-    """Return what switches exclude of other groups than the model's: precision and criterion."""
-    common, criterion = root.get("common"), root.get("criterion")
-    found = OmegaConf.to_container(common, resolve=True) if common else {}
-    return {**found, "criterion": criterion._name} if criterion else found
-
-
 def architecture(preset: str, size: str) -> Callable[[Any], None]:
     """Return the function that completes and checks the arguments of one architecture.
 
@@ -67,7 +60,10 @@ def architecture(preset: str, size: str) -> Callable[[Any], None]:
     def configure(args: Any) -> None:
         if OmegaConf.is_config(args):  # fairseq-hydra-train
             # omegaconf 2.0 returns None for an absent key, whatever the default of getattr
-            others = _other_groups(args._get_root())
+            # what switches exclude of other groups: precision and criterion
+            common, criterion = map(args._get_root().get, ("common", "criterion"))
+            others = OmegaConf.to_container(common, resolve=True) if common else {}
+            others.update({"criterion": criterion._name} if criterion else {})
             flat = argparse.Namespace(**{**others, **OmegaConf.to_container(args, resolve=True)})
             configure(flat)
             for name, value in vars(flat).items():

@@ -13,16 +13,6 @@ from capsnmt.modules.masks import additive_mask
 from capsnmt.routing.numerics import compute_dtype
 
 
-def never(q: Tensor, k: Tensor) -> bool:
-    """Return that attention does not train by matrix products."""
-    return False
-
-
-def unmixed(query: Tensor, values: Sequence[Tensor]) -> Optional[Tensor]:
-    """Return None: nothing but torch mixes values over depth."""
-    return None
-
-
 def attend(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], scale: float) -> Tensor:
     """Return the heads ``[B, H, k, d_v]`` of queries that attend to the slots of their sentence.
 
@@ -75,4 +65,4 @@ class Shortcuts:
     mix_over_depth: Callable[[Tensor, Sequence[Tensor]], Optional[Tensor]]
 
 
-SHORTCUTS = Shortcuts(F.dropout, never, attend, softmax_, unmixed)
+SHORTCUTS = Shortcuts(F.dropout, lambda q, k: False, attend, softmax_, lambda query, values: None)

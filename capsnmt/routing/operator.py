@@ -132,21 +132,18 @@ class Operator:
         run = eager
         if backend == "compiled":
             run = functools.partial(run_compiled, self.precise)
-        elif backend != "eager" and self.compiling_pays(votes):
+        elif (
+            backend != "eager"
+            and votes.numel() >= COMPILE_MINIMUM  # it pays for a large call in training
+            and torch.is_grad_enabled()
+            and votes.requires_grad
+            and compile_obstacle(votes.device.type) is None
+        ):
             run = functools.partial(run_compiled_or_eager, self.precise, eager)
         if on_cpu:
             return run_in_blocks(run, tensors, self.rows, options)
         run_whole = functools.partial(run_again, run) if self.has_products else run
         return run_whole(*tensors, **options)
-
-    def compiling_pays(self, votes: Tensor) -> bool:
-        """Return whether ``auto`` compiles: for a large call in training, if torch can compile."""
-        return (
-            votes.numel() >= COMPILE_MINIMUM
-            and torch.is_grad_enabled()
-            and votes.requires_grad
-            and compile_obstacle(votes.device.type) is None
-        )
 
 
 def full_precision(function: Function) -> Function:
