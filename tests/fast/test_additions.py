@@ -164,20 +164,17 @@ def counted(module: nn.Module) -> Tensor:
     return torch.tensor(float(counter.get_total_flops()))
 
 
-class Recorded(TorchFunctionMode):
-    """Notes the functions that are called, as what replaces one of them would look for it."""
+class Halved(TorchFunctionMode):
+    """Puts others in the place of two functions."""
 
-    def __torch_function__(
-        self, function: Any, types: Any, args: Any = (), more: Any = None
-    ) -> Any:
-        self.names = [*getattr(self, "names", []), getattr(function, "__name__", "")]
-        return function(*args, **(more or {}))
+    def __torch_function__(self, function: Any, _: Any, args: Any = (), more: Any = None) -> Any:
+        result = function(*args, **(more or {}))
+        return result / 2 if function in (F.linear, Tensor.softmax) else result
 
 
-def intercepted(module: nn.Module) -> Tensor:
-    with Recorded() as mode, torch.no_grad():
-        module(X[0])
-    return torch.tensor([float(mode.names.count(name)) for name in ("linear", "softmax", "matmul")])
+def with_others(module: nn.Module) -> Tensor:
+    with Halved(), torch.no_grad():
+        return module(X[0])
 
 
 def stepped(optimizer: Callable[..., Any]) -> Callable[[nn.Module], Tensor]:
@@ -215,7 +212,7 @@ AROUND: Dict[str, Callable[[nn.Module], Tensor]] = {
     "functional_call": called_with_others,
     "default device": default_device,
     "operations that are counted": counted,
-    "functions that are recorded": intercepted,
+    "other functions": with_others,
     "fused optimizer": stepped(lambda p: torch.optim.AdamW(p, lr=0.1, fused=True)),
     "optimizer": stepped(lambda p: torch.optim.SGD(p, lr=0.1)),
 }

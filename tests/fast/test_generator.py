@@ -208,12 +208,6 @@ def test_an_adaptive_softmax_is_searched_by_us(monkeypatch: pytest.MonkeyPatch) 
         assert not compared(monkeypatch, [model.to(dtype)])
 
 
-def test_a_decoder_that_keeps_the_source_among_its_words_is_left_to_fairseq(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    assert compared(monkeypatch, [prepared("--cross-self-attention")])
-
-
 def test_models_that_are_several_change_or_are_watched_are_searched_by_us(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -136,13 +136,6 @@ def test_the_flag_reaches_the_model(given: str) -> None:
     assert not same(flagged, other)
 
 
-@pytest.mark.parametrize("switch", ["--head-aggregation", "--layer-aggregation", "--mlmha"])
-def test_no_two_values_of_a_switch_are_the_same_model(switch: str) -> None:
-    models = {value: model(PLAIN, *NORM, switch, value) for value in VALUES[switch]}
-    for one, other in itertools.combinations(models, 2):
-        assert not same(models[one], models[other]), (one, other)
-
-
 def test_every_flag_of_the_plugin_has_such_a_test() -> None:
     assert {given.split()[0] for given in REACHES} | {*ELSEWHERE} == {flag(n) for n in defaults()}
 
