@@ -60,14 +60,6 @@ def rows_multiple(precision: torch.dtype) -> int:
     return MULTIPLE if precision.itemsize == 2 else 1
 
 
-def rows_to_score(target: Tensor, padding_idx: int, multiple: int) -> Tuple[Tensor, Tensor]:
-    """Return the places of the real tokens, and their words, up to a multiple with padding."""
-    places = target.ne(padding_idx).nonzero().squeeze(1)
-    words = target[places]
-    missing = -len(places) % multiple
-    return F.pad(places, (0, missing)), F.pad(words, (0, missing), value=padding_idx)
-
-
 def chunked_cross_entropy(
     features: Tensor,
     weight: Tensor,
@@ -92,8 +84,10 @@ def chunked_cross_entropy(
     features, target = features.reshape(-1, features.size(-1)), target.reshape(-1)
     precision = F.linear(features[:0], weight[:0]).dtype  # what the projection would return
     if drops_padding(features.device):
-        places, target = rows_to_score(target, padding_idx, rows_multiple(precision))
-        features = features[places]
+        places = target.ne(padding_idx).nonzero().squeeze(1)
+        missing = -len(places) % rows_multiple(precision)
+        target = F.pad(target[places], (0, missing), value=padding_idx)
+        features = features[F.pad(places, (0, missing))]
     settings = (precision, epsilon, padding_idx, chunk_tokens, count_correct)
     gradients = torch.is_grad_enabled()  # a function's context says only of which inputs
     return ChunkedLoss(*_ChunkedCrossEntropy.apply(features, weight, target, *settings, gradients))

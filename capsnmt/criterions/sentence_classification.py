@@ -112,7 +112,7 @@ class SentenceClassificationCriterion(FairseqCriterion):
         # fairseq does not print names with an underscore; the ratios divide their sums
         metrics.log_scalar("_classes", total("classes"))
         metrics.log_derived("accuracy", _accuracy)
-        metrics.log_derived("macro_f1", _macro_f1)
+        metrics.log_derived("macro_f1", lambda all: round(macro_f1(all["_classes"].sum), DIGITS))
         for name in [name for name in logging_outputs[0] if name.startswith(BUCKET)]:
             counts = total(name)
             if counts[1]:
@@ -129,10 +129,6 @@ class SentenceClassificationCriterion(FairseqCriterion):
 def _accuracy(meters: Any) -> float:
     right, _, truth = meters["_classes"].sum
     return round(accuracy(right.sum(), truth.sum()), DIGITS)
-
-
-def _macro_f1(meters: Any) -> float:
-    return round(macro_f1(meters["_classes"].sum), DIGITS)
 
 
 def _bucket_accuracy(name: str) -> Any:

@@ -34,15 +34,11 @@ class Weight(nn.Parameter):
 
     is_exposed = False
 
-    @property
-    def data(self) -> Tensor:
-        """Return the numbers, which from now on may change at any time."""
+    def _expose(self) -> Tensor:
         self.is_exposed = True
         return Tensor.data.__get__(self)
 
-    @data.setter
-    def data(self, numbers: Tensor) -> None:
-        Tensor.data.__set__(self, numbers)
+    data = property(_expose, Tensor.data.__set__)
 
 
 PLAIN.add(Weight)

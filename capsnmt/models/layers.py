@@ -28,7 +28,7 @@ from capsnmt.modules.disagreement import DisagreementRecord
 from capsnmt.modules.drop_head import DropHead
 from capsnmt.modules.head_aggregation import HeadComposition, HeadGate, HeadMixing, HeadRouting
 from capsnmt.modules.layer_aggregation import LayerConnection
-from capsnmt.modules.observation import AttentionObserver, observe_attentions, open_observer
+from capsnmt.modules.observation import observe_attentions, open_observer
 from capsnmt.routing.recording import is_recording, record_routing
 
 # fairseq 0.12.2's copies of a layer's weights for its evaluation fast path.
@@ -126,7 +126,7 @@ class HostLayer(nn.Module):
             return self.run(*inputs, **settings)
         with torch.autograd.graph.save_on_cpu() if self.offloads else nullcontext():
             return checkpoint(
-                self.run, *inputs, use_reentrant=False, context_fn=twice_measured, **settings
+                self.run, *inputs, use_reentrant=False, context_fn=measured_once, **settings
             )
 
     def run(
@@ -159,20 +159,20 @@ class HostLayer(nn.Module):
         )
 
 
-def twice_measured() -> Tuple[ContextManager[Any], ContextManager[Any]]:
-    """Return the contexts in which a checkpointed layer runs first and again."""
-    return nullcontext(), measured_apart(open_observer(), is_recording())
+def measured_once() -> Tuple[ContextManager[Any], ContextManager[Any]]:
+    """Return the contexts in which a checkpointed layer runs first, and again for nobody."""
+    observer, records = open_observer(), is_recording()
 
+    @contextmanager
+    def again() -> Iterator[None]:
+        with ExitStack() as stack:
+            if isinstance(observer, DisagreementRecord):
+                stack.enter_context(observe_attentions(observer.again()))
+            if records:
+                stack.enter_context(record_routing(apart=True))
+            yield
 
-@contextmanager
-def measured_apart(observer: Optional[AttentionObserver], records: bool) -> Iterator[None]:
-    """Compute what is measured in the first run, for nobody."""
-    with ExitStack() as stack:
-        if isinstance(observer, DisagreementRecord):
-            stack.enter_context(observe_attentions(observer.again()))
-        if records:
-            stack.enter_context(record_routing(apart=True))
-        yield
+    return nullcontext(), again()
 
 
 class TransformerEncoderLayer(HostLayer, TransformerEncoderLayerBase):

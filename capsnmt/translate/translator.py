@@ -14,6 +14,7 @@ from capsnmt.cli import ConfigurationError, shown
 
 # a subword of subword-nmt that does not end its word; one of sentencepiece that starts a word
 CONTINUED, STARTS = "@@", "\u2581"
+OF_CALLS = frozenset(inspect.signature(GeneratorHubInterface.generate).parameters)
 SENTENCE_ENDS = frozenset(".!?;。！？；…")
 
 
@@ -57,18 +58,12 @@ class Translator(GeneratorHubInterface):
     translate = sample
 
     def translations(
-        self,
-        lines: Union[str, Sequence[str]],
-        beam: Optional[int] = None,
-        nbest: int = 1,
-        **kwargs: Any,
+        self, lines: Sequence[str], beam: Optional[int] = None, nbest: int = 1, **kwargs: Any
     ) -> List[Translation]:
         """Translate raw lines, and return up to ``nbest`` hypotheses of each with their scores."""
         lines = [lines] if isinstance(lines, str) else lines
         kwargs["beam"] = self.cfg.generation.beam if beam is None else beam
-        check_settings(
-            kwargs, {*self.cfg.generation, *inspect.signature(super().generate).parameters}
-        )
+        check_settings(kwargs, OF_CALLS.union(self.cfg.generation))
         parts = [self.split(line) for line in lines]
         tokens = [self.binarize(" ".join(part)) for of_line in parts for part in of_line]
         hypotheses: List[List[Dict[str, Any]]] = []

@@ -200,17 +200,6 @@ def test_a_decoder_that_joins_the_encoding_to_its_own_words(alone: bool) -> None
     assert_scored_as_by_full_passes([model], found_by(generator([model])))
 
 
-@pytest.mark.parametrize("name", ["M-00 talking", "transparent", "M-11 em"])
-def test_prepared_for_decoding_it_projects_once_a_sentence(name: str) -> None:
-    model = flagged(*ALL[name]).float()
-    prepared = copy.deepcopy(model)
-    prepared.make_generation_fast_(beamable_mm_beam_size=4, need_attn=False)
-    rows = projected_keys(prepared)
-    found = found_by(generator([prepared]))
-    assert set(rows) == {len(SOURCES)}
-    assert_same_hypotheses(found, found_by(generator([model])), rtol=1e-4, atol=1e-4)
-
-
 def test_hypotheses_of_a_sentence_that_part_are_one_clear_line() -> None:
     """A search of one's own may drop single hypotheses: then say so, and compute nothing wrong."""
     model = flagged()
