@@ -21,8 +21,12 @@ def stock_checkpoint(state: Mapping[str, Any], path: Path) -> Dict[str, Any]:
     **D**: ``--autocast`` is dropped, so other programs compute in the precision of the parameters.
     The optimizer's state is dropped, as in an average.
     """
+    from fairseq.models import ARCH_MODEL_NAME_REGISTRY
+
     from capsnmt.checkpoints.load import CheckpointError
-    from capsnmt.models.config import defaults
+    from capsnmt.models import config
+    from capsnmt.models.architectures import MODEL
+    from capsnmt.models.switches import defaults_of, flag
 
     cfg = state.get("cfg")
     if not cfg:
@@ -32,25 +36,6 @@ def stock_checkpoint(state: Mapping[str, Any], path: Path) -> Dict[str, Any]:
         args = vars(model)
     else:  # fairseq-hydra-train keeps the task's arguments, which converters need, by themselves
         args = {**task, **model, "task": task.get("_name"), "arch": model.get("_name")}
-    _check_model(args, path)
-    stock = {name: value for name, value in args.items() if name not in defaults()}
-    stock.update(arch=STOCK, _name=STOCK, user_dir=None)
-    kept = {name: section for name, section in cfg.items() if name not in TRAINING}
-    common = {**(cfg.get("common") or {}), "user_dir": None}
-    kept.update(common=common, model=argparse.Namespace(**stock))
-    others = {name: value for name, value in state.items() if name != "last_optimizer_state"}
-    return {**others, "args": None, "cfg": kept}
-
-
-def _check_model(args: Mapping[str, Any], path: Path) -> None:
-    """Raise unless the arguments are a ``capsnmt_transformer``'s without mechanisms."""
-    from fairseq.models import ARCH_MODEL_NAME_REGISTRY
-
-    from capsnmt.checkpoints.load import CheckpointError
-    from capsnmt.models import config
-    from capsnmt.models.architectures import MODEL
-    from capsnmt.models.switches import defaults_of, flag
-
     if ARCH_MODEL_NAME_REGISTRY.get(args.get("arch")) != MODEL:
         raise CheckpointError(
             f"{path} is a model of --arch {args.get('arch')}; give one of --arch {MODEL}"
@@ -65,6 +50,13 @@ def _check_model(args: Mapping[str, Any], path: Path) -> None:
                 f"{path} uses {flag(name)} {args[name]}, which fairseq's Transformer "
                 "does not have; translate with it by capsnmt-translate"
             )
+    stock = {name: value for name, value in args.items() if name not in config.defaults()}
+    stock.update(arch=STOCK, _name=STOCK, user_dir=None)
+    kept = {name: section for name, section in cfg.items() if name not in TRAINING}
+    common = {**(cfg.get("common") or {}), "user_dir": None}
+    kept.update(common=common, model=argparse.Namespace(**stock))
+    others = {name: value for name, value in state.items() if name != "last_optimizer_state"}
+    return {**others, "args": None, "cfg": kept}
 
 
 def build_parser() -> argparse.ArgumentParser:
