@@ -260,19 +260,17 @@ def test_the_weights_of_an_attention_are_there_for_who_reads_them(
 ) -> None:
     """A mechanism that copies words, and the usual way to look at an attention."""
     model, given = prepared(), []
+    attention = model.decoder.layers[-1].encoder_attn
+    run = attention.forward
+
+    def see(found: Any) -> Any:
+        given.append(found[1])
+        return found
+
     if reader == "hook":
-        attention = model.decoder.layers[-1].encoder_attn
-        attention.register_forward_hook(lambda _, __, found: given.append(found[1]))
+        attention.register_forward_hook(lambda _, __, found: see(found))
     elif reader == "function":
-        attention = model.decoder.layers[-1].encoder_attn
-        run = attention.forward
-
-        def attend(*args: Any, **settings: Any) -> Any:
-            output, weights = run(*args, **settings)
-            given.append(weights)
-            return output, weights
-
-        attention.forward = attend
+        attention.forward = lambda *inputs, **more: see(run(*inputs, **more))
     else:
         original = model.get_normalized_probs
 

@@ -89,26 +89,6 @@ def test_scores_and_gradients_equal_the_equations(name: str, left_pad: bool) -> 
     assert (probabilities.sum(-1) < 1).all()
 
 
-@pytest.mark.parametrize("flags", [(), NORM], ids=["post-norm", "pre-norm"])
-def test_without_the_surface_it_is_the_transformer(flags: Tuple[str, ...]) -> None:
-    """Where s says nothing, every word loses as much; and it trains what the Transformer does."""
-    model, plain = model_of(*flags), build("capsnmt_transformer", *flags).double()
-    plain.load_state_dict(
-        {name: x for name, x in model.state_dict().items() if ".surface." not in name}
-    )
-    for parameter in model.decoder.surface.out_proj.parameters():
-        torch.nn.init.zeros_(parameter)
-    found, logits = forward(model, SOURCES, TARGETS), forward(plain, SOURCES, TARGETS)
-    expected = 0.7 * logits.log_softmax(-1) - 0.3 * math.log(logits.size(-1))
-    torch.testing.assert_close(found, expected)
-    names = [name for name, _ in plain.named_parameters()]
-    gradients = [
-        torch.autograd.grad(x.square().sum(), [dict(m.named_parameters())[n] for n in names])
-        for x, m in ((found, model), (expected, plain))
-    ]
-    torch.testing.assert_close(*gradients)
-
-
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("flags", [(), ("--autocast", "bf16")], ids=["fp32", "bf16"])
 @pytest.mark.usefixtures("bf16_machine")
