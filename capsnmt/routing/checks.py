@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Optional, Sequence
 
 import torch
@@ -45,6 +46,21 @@ def check_scores(scores: Tensor, query_mask: Optional[Tensor], key_mask: Optiona
     batch, _, queries, keys = scores.shape
     check_mask("query_mask", query_mask, (batch, queries), "[B, L]")
     check_mask("key_mask", key_mask, (batch, keys), "[B, K]")
+
+
+def check_betas(votes: Tensor, beta_a: Tensor, beta_u: Tensor) -> None:
+    """Raise unless both costs hold one floating number per output capsule."""
+    capsules = votes.size(-2)
+    for name, beta in (("beta_a", beta_a), ("beta_u", beta_u)):
+        if tuple(beta.shape) != (capsules,):
+            raise ValueError(f"{name} must be [N] = [{capsules}] here, not {list(beta.shape)}")
+        check_floating(name, beta)
+
+
+def check_variance_floor(variance_floor: float) -> None:
+    """Raise unless the floor is above 0: variances are divided by and their logarithm is taken."""
+    if not 0 < variance_floor < math.inf:
+        raise ValueError(f"variance_floor must be a number above 0, not {variance_floor!r}")
 
 
 def check_activation(votes: Tensor, activation: Optional[Tensor]) -> Optional[Tensor]:

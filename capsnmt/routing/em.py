@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from typing import List, Optional
 
 from torch import Tensor
 from torch.nn import functional as F
 
 from . import numerics
-from .checks import check_activation, check_floating, check_votes
+from .checks import check_activation, check_betas, check_variance_floor, check_votes
 from .numerics import (
     VARIANCE_FLOOR,
     bound_gradient,
@@ -76,13 +75,8 @@ def em_routing(
     (mu = 2, 4; var = 1, 0; r = 1; chi = 1.4189, log(1e-3) + 1.4189; A = 0.1948, 0.9959.)
     """
     check_votes(votes)
-    for name, beta in (("beta_a", beta_a), ("beta_u", beta_u)):
-        if tuple(beta.shape) != (votes.size(-2),):
-            shapes = f"[{votes.size(-2)}] here, not {list(beta.shape)}"
-            raise ValueError(f"{name} must be [N] = {shapes}")
-        check_floating(name, beta)
-    if not 0 < variance_floor < math.inf:  # variances are divided by, their logarithm is taken
-        raise ValueError(f"variance_floor must be a number above 0, not {variance_floor!r}")
+    check_betas(votes, beta_a, beta_u)
+    check_variance_floor(variance_floor)
     activation = check_activation(votes, input_activation)
     settings = {"iterations": iterations, "variance_floor": variance_floor}
     return OPERATOR(votes, activation, beta_a, beta_u, backend=backend, **settings)
