@@ -124,6 +124,7 @@ class _Execution:
         else:
             print_line(f"-- train: complete at {trained.updates:,} updates")
         if not self.is_evaluated:  # a test set that fails leaves no scores of another text
+            self.check_inputs()
             self.folder.scores.unlink(missing_ok=True)
         for step in self.evaluation():
             self.step(step)
@@ -184,6 +185,17 @@ class _Execution:
             else step
             for step in kind_of(self.run).evaluation(self.run)
         ]
+
+    def check_inputs(self) -> None:
+        """Raise if what a step reads is gone, and no step makes it: the baseline's translations."""
+        found = self.evaluation()
+        made = {path for step in found for path in step.outputs}
+        for path in (path for step in found for path in step.inputs if path not in made):
+            if not path.exists():
+                raise ConfigurationError(
+                    f"{path}, which the scores are made of, is not there; restore it, or give the "
+                    f"launcher's command with another --baseline or without"
+                )
 
     def remove_other_scores(self) -> None:
         """Remove scores of fewer updates or of other settings, until they are those of the run.

@@ -284,6 +284,10 @@ def test_a_run_is_resumed_from_inside_its_folders(
     assert launch("--resume", "..").count(": complete") == 3
     assert "base" in json.dumps(records.load(run / "scores.json")["news"])
     assert records.load(run.parent / "summary.json")["seeds"] == [1]
+    shutil.rmtree(tmp_path / "base")  # archived: the scores are those of a finished run still
+    refused = launch("--resume", "..", status=2)
+    assert "generate-news.txt, which the scores are made of, is not there" in refused
+    assert (run / "scores.json").is_file()
 
 
 def test_runs_side_by_side_are_those_of_one_after_another(
