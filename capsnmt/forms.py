@@ -38,12 +38,14 @@ NO_WORDS = {
     LOST: re.compile("\ufffd"),
     WRONG: re.compile("[\x80-\x84\x86-\x9f]"),
     "tabs, as a table has": re.compile(r"\S {0,9}\t\s{0,9}\S"),
+    "fields, as an n-best list has (|||)": re.compile(r"(?:^| )\|\|\|(?= |$)"),
+    "records of JSON": re.compile(r'^[{\[] ?"'),
 }
 # of HTML, or of tokens that Moses has escaped
 ESCAPED = re.compile(r"&(?:apos|quot|amp|lt|gt|bar|bra|ket|#\d+);")
 ESCAPES = "escapes as &apos;, which are taken for words"
 # a line without these has none of them: most of a corpus is asked only once
-SUSPECT = re.compile("@@|\u2581|##|<|\t|\ufffd|[\x80-\x9f]")
+SUSPECT = re.compile("@@|\u2581|##|<|\t|\ufffd|[\x80-\x9f]|\\|\\|\\||^[{[]")
 # the beginning of a file of markup, which is no text of one sentence a line
 MARKUP = re.compile(
     r"\s*<(?:\?xml|!doctype|tmx|xliff|srcset|refset|tstset|mteval|dataset|doc|html)\b", re.I

@@ -99,14 +99,21 @@ def test_escapes_on_one_side_are_counted(tmp_path: Path, evaluated: Evaluated) -
     assert evaluated(generate, "--reference", paths[1])[1] == ""
 
 
-@pytest.mark.parametrize("column", ["-0.4132", "7", "H-7\t-0.4132"])
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        *((f"{column}\t{{}}", "tabs") for column in ("-0.4132", "7", "H-7\t-0.4132")),
+        ("7 ||| {} ||| F0= -3.2 ||| -0.4132", "fields, as an n-best list has (|||)"),
+        ('{{"translation": "{}"}}', "records of JSON"),
+    ],
+)
 def test_a_table_is_no_text(
-    files: Dict[str, str], tmp_path: Path, column: str, refuse: Refuse
+    files: Dict[str, str], tmp_path: Path, line: str, found: str, refuse: Refuse
 ) -> None:
-    """As of capsnmt-translate --scores or --nbest, or lines of fairseq-generate."""
-    table = write_lines(tmp_path / "table", [f"{column}\t{line}" for line in REFERENCE])
+    """As of capsnmt-translate --scores or --nbest, lines of fairseq-generate, Marian or Sockeye."""
+    table = write_lines(tmp_path / "table", map(line.format, REFERENCE))
     given = (table, "--input", "plain", "--reference", files["reference"])
-    refuse(given, "12 of 12 lines have tabs", "give text without them")
+    refuse(given, f"12 of 12 lines have {found}", "give text without them")
 
 
 @pytest.mark.parametrize("flag", ["--reference", "--tokenized-reference"])
