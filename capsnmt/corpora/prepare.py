@@ -270,6 +270,8 @@ class Preparation:
         # the user's files may lie elsewhere now: their content is compared
         ours, theirs = map(without_folders, (self.recipe.decisive(), manifest.recipe))
         changes = [key for key in {**ours, **theirs} if ours.get(key) != theirs.get(key)]
+        if not changes and self.recipe.test_sets != [*manifest.test_sets]:
+            changes = ["the order of test sets"]
         changes = changes or [*self._changed_sources(manifest.sources)]
         if changes:
             named = f"{theirs.get('name', '')} {manifest.pair}".strip()

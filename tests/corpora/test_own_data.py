@@ -126,7 +126,7 @@ def test_no_pair_is_drawn_twice_or_left_for_training_in_another_form(
     refuse(words, "2 different pairs", "draw 6", "give")
 
 
-def test_given_pairs_that_are_trained_on_are_counted(files, run):
+def test_given_pairs_that_are_trained_on_are_counted(files, run, refuse):
     """Pairs are compared as the model reads them; the sets stay as they were given."""
     for side in ("en", "de"):
         known = Path(f"a.{side}").read_text("utf-8").splitlines()[:5]
@@ -149,6 +149,8 @@ def test_given_pairs_that_are_trained_on_are_counted(files, run):
     data = PreparedData(Path("out"))
     assert data.read_manifest().known == {"x": 5, "y": 5}
     assert len(text(data.raw("x", "en"))) == len(tested)
+    order = "--train a.en a.de --valid v.en v.de --test y=t.en r.de t.de --test x=t.en t.de"
+    refuse([*order.split(), *SMALL], "(the order of test sets differs)", "give another folder")
 
 
 def test_training_pairs_that_cleaning_drops_are_counted(files, run):
