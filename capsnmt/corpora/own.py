@@ -134,7 +134,11 @@ def _pieces(split: str, files: Sequence[str], languages: Tuple[str, str]) -> Tup
         raise ConfigurationError(
             f"{given}: some are markup and some are not; give both sides alike"
         )
-    sides = [[path for path in paths if language_of(path) == side] for side in languages]
+    # of pt_BR and por the language is pt
+    known = {**{base_language(side): side for side in languages}, **{it: it for it in languages}}
+    codes = [*map(language_of, paths)]
+    named = [known.get(code) or known.get(base_language(code)) for code in codes]
+    sides = [[path for path, name in zip(paths, named) if name == side] for side in languages]
     if sides == [[], []] and (len(paths) == 2 or is_test):
         sides = [paths[:1], paths[1:]]
     counts, rows = [*map(len, sides)], [[*both] for both in zip(*sides)]

@@ -70,6 +70,7 @@ SMALL = ["--vocabulary", "30", "--output", "out"]
         ("--train a.zh a.en --test v.zh v.en", "zh-en", 57, {"test": "test"}),
         ("--train a.tsv --pair zho-en", "zho-en", 54, {"test": "test"}),
         ("--train a.de.txt a.en.txt.gz --pair en-de", "en-de", 54, {"test": "test"}),
+        ("--train a.en a.de_AT --pair en-deu --test v.de v.en", "en-deu", 57, {"test": "test"}),
         (
             "--train a.en a.de --valid v.en v.de --test x=v.en v.de --test y=b.en b.de",
             "en-de",
@@ -79,6 +80,7 @@ SMALL = ["--vocabulary", "30", "--output", "out"]
     ],
 )
 def test_files_name_their_languages_by_suffix_or_pair(files, run, words, pair, train, sets):
+    shutil.copy("a.de", "a.de_AT")
     run(*words.split(), *SMALL)
     data = PreparedData(Path("out"))
     manifest = data.read_manifest()
