@@ -59,7 +59,7 @@ def dispatch(options: Namespace) -> None:
         finally:
             summarise(finished)
         if report:
-            draw(report, runs[0])
+            draw(report_command(options, runs, finished=True), runs[0])
 
 
 def show(options: Namespace, runs: Sequence[Run], report: Sequence[str]) -> None:
@@ -101,16 +101,24 @@ def summarise(runs: Sequence[Run]) -> None:
             print_line(f"  {line}")
 
 
-def report_command(options: Namespace, runs: Sequence[Run]) -> List[str]:
-    """Return the command that reports a sweep, or rows on data of one's own; else nothing."""
+def report_command(options: Namespace, runs: Sequence[Run], finished: bool = False) -> List[str]:
+    """Return the command that reports a sweep, or rows on data of one's own; else nothing.
+
+    Of rows that are ``finished``, seeds that their means leave out are left out of the report.
+    """
     output = runs[0].output
     if options.sweep is not None and len(options.sweep.values) > 1:
         output /= f"sweep-{options.sweep.flag}"
     elif not own_data.applies(options):
         return []
-    baselines = [run.of(run.config.baseline).row for run in runs if run.config.baseline]
-    rows = dict.fromkeys(map(str, [*baselines, *(run.folder.row for run in runs)]))
-    return [*python("capsnmt.report"), *rows, "--output", str(output)]
+    baselines = [run.of(run.config.baseline) for run in runs if run.config.baseline]
+    rows: List[Path] = []
+    for folder in {each.row: each for each in [*baselines, *(run.folder for run in runs)]}.values():
+        known = finished and folder.summary.is_file()
+        found = records.read(folder.summary, summary.Summary) if known else None
+        seeds = found.seeds if found is not None and found.left_out_seeds else []
+        rows += [folder.row / f"seed-{seed}" for seed in seeds] or [folder.row]
+    return [*python("capsnmt.report"), *map(str, rows), "--output", str(output)]
 
 
 def draw(command: Sequence[str], run: Run) -> None:

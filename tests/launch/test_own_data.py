@@ -102,6 +102,15 @@ def test_the_settings_are_written_to_be_edited(
     assert same.strip() == expected.strip()
 
 
+def test_the_report_leaves_out_seeds_that_the_means_leave_out(launch: Launch, mine: Path) -> None:
+    """One seed goes on, the other does not: their report was an error of a complete launch."""
+    own = ["--prepared", "mine", "--arch", BASELINE, "--cpu", "--max-update", 1]
+    launch(*own, "--seeds", "2")
+    said = launch(*own, "--set", "train.max-update=2")
+    assert "left out, as they are of another experiment: seed(s) 2" in said
+    assert "\nreport: " in said
+
+
 def test_an_unknown_baseline_is_one_line(launch: Launch, mine: Path) -> None:
     given = ["--prepared", "mine", "--arch", ARCH, "--baseline", "nope", "--cpu"]
     assert "nope: train: argument --arch/-a: invalid choice" in launch(*given, status=2)
