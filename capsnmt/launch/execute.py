@@ -239,7 +239,7 @@ class _Execution:
         if total is not None and done > total:
             raise ConfigurationError(
                 f"{self.folder} already has {done:,} updates, more than the {total:,} asked for; "
-                f"give --max-update {done} or more, or another --output"
+                f"give --set train.max-update={done} or more, or another --output"
             )
         ends = [(old.settings.train.get(end), config.settings.train.get(end)) for end in ENDS]
         same_end = before.updates == done and all(was == new for was, new in ends)
