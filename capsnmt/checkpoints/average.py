@@ -81,6 +81,7 @@ def average_checkpoints(paths: Sequence[Path]) -> Dict[str, Any]:
     shapes: Dict[str, Tuple[int, ...]] = {}
     state: Dict[str, Any] = {}
     trainings: Dict[str, Path] = {}
+    known: Dict[Tuple[float, ...], Path] = {}  # by the sums of the weights
     for path in paths:
         state = {}  # frees the previous checkpoint before the next is loaded
         state = load_checkpoint(path)
@@ -96,12 +97,17 @@ def average_checkpoints(paths: Sequence[Path]) -> Dict[str, Any]:
         settings = str([*map(settings_of(state).get, TRAINING), *map(words.get, SIDES)])
         trainings.setdefault(settings, path)
         check_finite(state["model"], path, RATHER)
+        own: List[float] = []
         for key, value in state["model"].items():
             if not isinstance(value, torch.Tensor) or not value.is_floating_point():
                 continue
             if key not in sums:
                 sums[key] = torch.zeros(value.shape, dtype=torch.float64)
             sums[key] += value
+            own.append(value.sum(dtype=torch.float64).item())
+        same = known.setdefault(tuple(own), path)
+        if same is not path:
+            say(f"warning: {path} has the weights of {same}, which count twice; name each once")
     if len(trainings) > 1:
         say(
             f"warning: {' and '.join(map(str, trainings.values()))} are of different trainings (by "
@@ -151,7 +157,8 @@ def chosen_paths(args: argparse.Namespace) -> List[Path]:
                 f"{inputs[0]} is a folder; choose its checkpoints by --last-updates N, "
                 "--last-epochs N or --best K"
             )
-        return choose(inputs[0], *choices[0])
+        of_run = inputs[0] / "checkpoints"  # capsnmt-run saves there
+        return choose(of_run if of_run.is_dir() else inputs[0], *choices[0])
     if choices:
         raise ConfigurationError(
             f"--{choices[0][0]} chooses checkpoints from one folder, and the input is "

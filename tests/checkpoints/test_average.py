@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from argparse import Namespace
 from pathlib import Path
 from typing import Any, Dict, List
@@ -79,6 +80,15 @@ def test_the_mean_of_two_trainings_is_warned_of(tmp_path: Path, capsys: Any) -> 
         assert ("1.pt are of different trainings" in capsys.readouterr().err) == warned
 
 
+def test_weights_that_count_twice_are_warned_of(tmp_path: Path, capsys: Any) -> None:
+    """As of ``RUN/*.pt``, where the last checkpoint is also that of its update, and the best."""
+    for name, value in (("checkpoint_1_1.pt", 1.0), ("checkpoint_1_2.pt", 2.0), ("last.pt", 2.0)):
+        write(tmp_path / name, w=torch.full((2,), value))
+    average(tmp_path, *sorted(tmp_path.glob("*.pt")))
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"last.pt has the weights of {tmp_path / 'checkpoint_1_2.pt'}, which count twice" in line
+
+
 def test_checkpoints_are_ordered_by_their_numbers(tmp_path: Path) -> None:
     by_update = [f"checkpoint_{e}_{u}.pt" for e, u in ((1, 900), (2, 1000), (10, 1100))]
     for name in (*by_update, *(f"checkpoint{i}.pt" for i in range(1, 12)), "checkpoint_last.pt"):
@@ -86,6 +96,9 @@ def test_checkpoints_are_ordered_by_their_numbers(tmp_path: Path) -> None:
     for name in ("checkpoint_11_1200-shard0.pt", ".checkpoint_12_1300.pt.1.part"):
         write(tmp_path / name)
     assert sources(tmp_path, "--last-updates", 2) == by_update[1:]
+    folder = tmp_path / "run" / "checkpoints"  # of capsnmt-run, by the folder of the run
+    shutil.copytree(tmp_path, folder)
+    assert sources(folder.parent, "--last-updates", 2) == by_update[1:]
     assert sources(tmp_path, "--last-epochs", 3) == [f"checkpoint{i}.pt" for i in (9, 10, 11)]
 
 
