@@ -46,7 +46,7 @@ def build_parser() -> argparse.ArgumentParser:
     models = "a checkpoint and its name, or a finished run; give the baseline first"
     add("systems", nargs="+", metavar="NAME=CHECKPOINT|RUN", help=models)
     add("--output", type=Path, required=True, metavar="DIR", help="folder to write")
-    add("--data", type=Path, metavar="DIR", help="binarised data (default: the run's)")
+    add("--data", type=Path, metavar="DIR", help="binarised or prepared data (default: the run's)")
     add_user_dir(parser)
     add("--subset", default="test", help="subset of the data (default test)")
 
@@ -75,6 +75,8 @@ def named_checkpoints(arguments: Sequence[str], data: Optional[Path]) -> List[Na
     from capsnmt.corpora.prepared import PreparedData
     from capsnmt.runs.finished import find_runs
 
+    if data is not None and PreparedData(data).manifest.is_file():  # as capsnmt-translate takes it
+        data = PreparedData(data).binarised
     found: List[Tuple[NamedCheckpoint, str]] = []  # with a longer name
     for argument in arguments:
         path, (name, equals, file) = Path(argument), argument.partition("=")

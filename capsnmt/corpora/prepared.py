@@ -89,8 +89,10 @@ class PreparedData:
     def check(self, flag: str = "") -> None:
         """Raise unless data were prepared here; ``flag`` is what names the folder."""
         if not self.manifest.is_file():
+            of_bin = (self.folder.parent / MANIFEST).is_file()
             raise ConfigurationError(
-                f"{flag}{self.folder} has no prepared data ({MANIFEST}); make it by capsnmt-prepare"
+                f"{flag}{self.folder} has no prepared data ({MANIFEST}); "
+                f"{f'give {self.folder.parent}' if of_bin else 'make it by capsnmt-prepare'}"
             )
 
     def dictionary(self, language: str) -> Path:

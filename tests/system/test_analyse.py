@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 import pytest
 
-from capsnmt.analysis.__main__ import main
+from capsnmt.analysis.__main__ import main, named_checkpoints
 from capsnmt.checkpoints.load import load_checkpoint, save_checkpoint
 
 pytestmark = pytest.mark.system
@@ -66,3 +66,11 @@ def test_a_mistake_is_one_line_before_the_first_analysis(
 ) -> None:
     words = [word.format(**checkpoints) for word in given.split()]
     assert message in refused(main, *arguments(corpus, tmp_path / "analysis", *words))
+
+
+def test_the_folder_of_prepared_data_is_taken_for_its_data_bin(tmp_path: Path) -> None:
+    """As capsnmt-translate takes it: its dictionaries were not found."""
+    (tmp_path / "manifest.json").touch()
+    for folder in (tmp_path / "bin", tmp_path):
+        (each,) = named_checkpoints(["a=model.pt"], folder)
+        assert each.data == tmp_path / "bin"

@@ -217,6 +217,7 @@ def test_a_mistake_is_one_line(
         ([last], "is not the folder of a run; give its data"),
         ([last, "--data", reverse], "translates from en to de, and the data are de-en; give"),
         ([run, "--data", tmp_path / "no"], "has no prepared data (manifest.json); make it by"),
+        ([last, "--data", data / "bin"], f"bin has no prepared data (manifest.json); give {data}"),
         ([run, "--data", bare], "holds no languages, not en-de; give the data of the training"),
         ([run, runs["routed"]], "has another language pair than"),
         ([run, segmented], "has another bpe/codes than"),
