@@ -84,12 +84,15 @@ class Words:
     def __init__(self, of_tokens: bool = False) -> None:
         self.of_tokens = of_tokens
         self.lines = 0
+        self.ends: Counter[bool] = Counter()  # of sentences, that are apart or not
         self.found: Counter[str] = Counter()  # form -> how many lines have it
         self.first: Dict[str, Tuple[int, str]] = {}  # of these, with its number
 
     def see(self, line: str, *others: str) -> None:
         """Take note of a line; ``others`` are forms that only the caller can see."""
         self.lines += 1
+        if line.endswith("."):
+            self.ends[line.endswith(" .")] += 1
         forms = [*others]
         if SUSPECT.search(line):
             forms += [form for form, pattern in NO_WORDS.items() if pattern.search(line)]
@@ -109,6 +112,13 @@ class Words:
             how = fixes.get(form, fix) if form != ESCAPES else None  # catalogues may have them
             if how is not None and count > SHARE * self.lines:
                 raise ConfigurationError(f"{name}: {self._in_words(form)}; {how}")
+        apart = self.ends[True]
+        if not self.of_tokens and apart > max(self.ends[False], SHARE * self.lines):
+            say(
+                f"warning: {name}: {apart:,} of {self.lines:,} lines end in ' .', as tokens do, "
+                f"and are tokenised again; give the text as it was written, or say that these are "
+                f"tokens, by tokenisers none of a recipe or --tokenize none"
+            )
         self.warn(name, fix, fixes)
 
     def warn(self, name: str, fix: str, fixes: Fixes = NO_FIXES) -> None:

@@ -283,13 +283,16 @@ def test_marks_of_subwords_are_no_text(files, run, mark):
         assert re.search(r"train\.en: \d+ of \d+ lines have .*, as line \d+: .*; give", printed)
 
 
-def test_escapes_of_tokens_are_counted(files, run):
+@pytest.mark.parametrize(
+    ("end", "said"), [(" it &apos;s", "have escapes as &apos;"), (" .", "end in ' .', as tokens")]
+)
+def test_tokens_are_counted(files, run, end, said):
     """Moses would take &apos;s apart; they may be text, as in message catalogues."""
     for side in ("en", "de"):
         given = Path(f"a.{side}").read_text("utf-8").splitlines()
-        write_lines(Path(f"e.{side}"), [f"{line} it &apos;s" for line in given])
+        write_lines(Path(f"e.{side}"), [f"{line}{end}" for line in given])
     printed = run("--train", "e.en", "e.de", *SMALL)
-    warned = [line for line in printed.splitlines() if "have escapes as &apos;" in line]
+    warned = [line for line in printed.splitlines() if said in line]
     assert len(warned) == 6
     assert warned[0].startswith("warning: own: train.en: 54 of 54 lines")
 
