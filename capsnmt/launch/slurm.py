@@ -142,15 +142,21 @@ def _submit(run: Run, partition: str, queued: Sequence[str]) -> str:
             f"--slurm: sbatch has said {shown(said)}, which has no number of a job; look into the "
             f"queue before you run this again"
         )
-    records.write(run.folder.job, {"id": found[1]})
+    records.write(run.folder.job, {"id": found[1], "folder": str(run.folder.path.absolute())})
     return found[1]
 
 
 def alive(folder: RunFolder) -> Optional[Tuple[str, str]]:
-    """Return number and state of the job of a run's folder if it is still in SLURM's queue."""
+    """Return number and state of the job of a run's folder if it is still in SLURM's queue.
+
+    A copy of the folder has the record of the job as well, which is not its own.
+    """
     if not folder.job.exists():
         return None
-    job = str(records.read(folder.job, dict).get("id"))
+    known = records.read(folder.job, dict)
+    job, submitted = str(known.get("id")), Path(known.get("folder", folder.path))
+    if submitted.exists() and not submitted.samefile(folder.path):
+        return None
     try:
         state = _run("squeue", "--noheader", "--jobs", job, "--format", "%T")
     except ConfigurationError as error:

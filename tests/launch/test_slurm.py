@@ -9,6 +9,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -97,7 +98,7 @@ def test_each_seed_is_a_job_until_it_ends(
     scripts = [output / "baseline" / f"seed-{seed}" / "job.sh" for seed in (1, 2)]
     said = launch(*submission, "--seeds", "1,2")
     assert cluster.submitted == [[str(script)] for script in scripts]
-    assert json.loads(scripts[1].with_name("job.json").read_text("utf-8")) == {"id": "2"}
+    assert json.loads(scripts[1].with_name("job.json").read_text("utf-8"))["id"] == "2"
     assert f"seed 2, on 1 GPU: job 2 (submitted), log {scripts[1].parent}/slurm-2.log" in said
     # in the name of a log, % begins a pattern, and sbatch reads quotes as bash does
     log = f"--output={output}/baseline/seed-2/slurm-%j.log".replace("100%", "100%%")
@@ -120,6 +121,10 @@ def test_each_seed_is_a_job_until_it_ends(
     cluster.end(1)
     launch(*submission, "--seeds", "1,2")
     assert cluster.submitted == [[str(script)] for script in (*scripts, scripts[0])]
+    # a copy has no job in the queue, and its launch is not to end that of the original
+    shutil.copytree(output, output.with_name("copy"))
+    copied = [word.replace(str(output), str(output.with_name("copy"))) for word in submission]
+    assert "job 4 (submitted)" in launch(*copied, "--seeds", "2", "--set", "train.lr=0.1")
 
 
 def test_a_job_is_not_submitted_twice_if_squeue_cannot_answer(
