@@ -13,6 +13,7 @@ from capsnmt.cli import ConfigurationError
 from capsnmt.corpora.recipe import Tokeniser
 
 MANIFEST = "manifest.json"
+MAKE = "make it by capsnmt-prepare, or link it if it was moved"
 # what a launch reads: the data-bin, and the text of sets that are not trained on
 LAUNCHED = re.compile(r"bin/|raw/(?!train\.)")
 
@@ -89,10 +90,10 @@ class PreparedData:
     def check(self, flag: str = "") -> None:
         """Raise unless data were prepared here; ``flag`` is what names the folder."""
         if not self.manifest.is_file():
-            of_bin = (self.folder.parent / MANIFEST).is_file()
+            above = self.folder.parent
+            fix = f"give {above}" if (above / MANIFEST).is_file() else MAKE
             raise ConfigurationError(
-                f"{flag}{self.folder} has no prepared data ({MANIFEST}); "
-                f"{f'give {self.folder.parent}' if of_bin else 'make it by capsnmt-prepare'}"
+                f"{flag}{self.folder} has no prepared data ({MANIFEST}); {fix}"
             )
 
     def dictionary(self, language: str) -> Path:

@@ -85,9 +85,9 @@ def test_missing_data_is_one_line(output: Path, report: Callable[..., str]) -> N
     manifest = output / "data/manifest.json"
     content = manifest.read_bytes()
     manifest.unlink()
-    assert f"{manifest.parent} has no prepared data (manifest.json); make it by" in report(
-        *runs(output)
-    )
+    said = report(*runs(output))
+    assert f"{manifest.parent} has no prepared data (manifest.json); make it by caps" in said
+    assert "or link it if it was moved" in said
     manifest.write_bytes(content)
     for path in (
         output / "em_routing/seed-1/generate-test.txt",
