@@ -44,6 +44,8 @@ NO_WORDS = {
 # of HTML, or of tokens that Moses has escaped
 ESCAPED = re.compile(r"&(?:apos|quot|amp|lt|gt|bar|bra|ket|#\d+);")
 ESCAPES = "escapes as &apos;, which are taken for words"
+# said where it is in many lines
+TOKENS = "' .' at the end, as tokens, which are tokenised again unless the tokeniser is none"
 # a line without these has none of them: most of a corpus is asked only once
 SUSPECT = re.compile("@@|\u2581|##|<|\t|\ufffd|[\x80-\x9f]|\\|\\|\\||^[{[]")
 # the beginning of a file of markup, which is no text of one sentence a line
@@ -84,20 +86,19 @@ class Words:
     def __init__(self, of_tokens: bool = False) -> None:
         self.of_tokens = of_tokens
         self.lines = 0
-        self.ends: Counter[bool] = Counter()  # of sentences, that are apart or not
         self.found: Counter[str] = Counter()  # form -> how many lines have it
         self.first: Dict[str, Tuple[int, str]] = {}  # of these, with its number
 
     def see(self, line: str, *others: str) -> None:
         """Take note of a line; ``others`` are forms that only the caller can see."""
         self.lines += 1
-        if line.endswith("."):
-            self.ends[line.endswith(" .")] += 1
         forms = [*others]
         if SUSPECT.search(line):
             forms += [form for form, pattern in NO_WORDS.items() if pattern.search(line)]
         if not self.of_tokens and ESCAPED.search(line):
             forms.append(ESCAPES)
+        if not self.of_tokens and line.endswith(" ."):
+            forms.append(TOKENS)
         for form in forms:
             self.found[form] += 1
             self.first.setdefault(form, (self.lines, line))
@@ -109,22 +110,18 @@ class Words:
         have the form.
         """
         for form, count in self.found.items():
-            how = fixes.get(form, fix) if form != ESCAPES else None  # catalogues may have them
+            # catalogues may have escapes
+            how = fixes.get(form, fix) if form not in (ESCAPES, TOKENS) else None
             if how is not None and count > SHARE * self.lines:
                 raise ConfigurationError(f"{name}: {self._in_words(form)}; {how}")
-        apart = self.ends[True]
-        if not self.of_tokens and apart > max(self.ends[False], SHARE * self.lines):
-            say(
-                f"warning: {name}: {apart:,} of {self.lines:,} lines end in ' .', as tokens do, "
-                f"and are tokenised again; give the text as it was written, or say that these are "
-                f"tokens, by tokenisers none of a recipe or --tokenize none"
-            )
         self.warn(name, fix, fixes)
 
     def warn(self, name: str, fix: str, fixes: Fixes = NO_FIXES) -> None:
         """Warn of what was found, however much that is."""
         for form in self.found:
-            how = fixes.get(form, fix)
+            if form == TOKENS and self.found[form] <= SHARE * self.lines:
+                continue
+            how = fixes.get(form, fix) if form != TOKENS else None
             advice = "" if how is None else f"; {how} if they are not text"
             say(f"warning: {name}: {self._in_words(form)}{advice}")
 

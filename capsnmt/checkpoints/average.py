@@ -67,15 +67,7 @@ def average_checkpoints(paths: Sequence[Path]) -> Dict[str, Any]:
     """
     import torch  # here, so that --help and a mistyped flag do not wait for it
 
-    from capsnmt.checkpoints.load import (
-        SIDES,
-        WORDS,
-        CheckpointError,
-        check_finite,
-        in_group,
-        load_checkpoint,
-        settings_of,
-    )
+    from capsnmt.checkpoints import load
 
     sums: Dict[str, torch.Tensor] = {}
     shapes: Dict[str, Tuple[int, ...]] = {}
@@ -84,19 +76,19 @@ def average_checkpoints(paths: Sequence[Path]) -> Dict[str, Any]:
     known: Dict[Tuple[float, ...], Path] = {}  # by the sums of the weights
     for path in paths:
         state = {}  # frees the previous checkpoint before the next is loaded
-        state = load_checkpoint(path)
+        state = load.load_checkpoint(path)
         found = {key: tuple(getattr(each, "shape", ())) for key, each in state["model"].items()}
         shapes = shapes or found
         for key in sorted(shapes.keys() | found.keys()):
             if shapes.get(key) != found.get(key):
-                raise CheckpointError(
+                raise ConfigurationError(
                     f"{path}: {_in_words(key, found)}, but {paths[0]}: {_in_words(key, shapes)}; "
                     "give checkpoints of one model"
                 )
-        words = in_group((state.get("task_state") or {}).get(WORDS))
-        settings = str([*map(settings_of(state).get, TRAINING), *map(words.get, SIDES)])
+        words = load.in_group((state.get("task_state") or {}).get(load.WORDS))
+        settings = str([*map(load.settings_of(state).get, TRAINING), *map(words.get, load.SIDES)])
         trainings.setdefault(settings, path)
-        check_finite(state["model"], path, RATHER)
+        load.check_finite(state["model"], path, RATHER)
         own: List[float] = []
         for key, value in state["model"].items():
             if not isinstance(value, torch.Tensor) or not value.is_floating_point():

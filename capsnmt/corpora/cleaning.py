@@ -10,6 +10,8 @@ from operator import eq
 from pathlib import Path
 from typing import Callable, Dict, Iterator, List, Mapping, Sequence, Set, Tuple
 
+import numpy as np
+
 from capsnmt import records
 from capsnmt.cli import ConfigurationError
 from capsnmt.corpora.parallel import chunk_of, lines_of, map_chunks, read_chunks, with_progress
@@ -117,20 +119,13 @@ def count_unrelated(text: Sequence[Path]) -> Tuple[int, int, int]:
     for chunk in read_chunks(*text):
         lengths = [[*map(len, lines_of(side))] for side in chunk]
         size = len(lengths[0])
-        if size >= FEWEST and _correlation(*lengths) < RELATED:
-            found, first = found + size, first or total + 1
+        if size >= FEWEST:
+            with np.errstate(invalid="ignore"):  # one side is constant, as of made-up tasks
+                related = float(np.corrcoef(*lengths)[0, 1])
+            if related < RELATED:
+                found, first = found + size, first or total + 1
         total += size
     return found, first, total
-
-
-def _correlation(xs: Sequence[int], ys: Sequence[int]) -> float:
-    """Return Pearson's correlation; 1 where one side is constant, as of made-up tasks."""
-    x, y = sum(xs) / len(xs), sum(ys) / len(ys)
-    both, own, other = (
-        sum((a - c) * (b - d) for a, b in zip(left, right))
-        for left, right, c, d in ((xs, ys, x, y), (xs, xs, x, x), (ys, ys, y, y))
-    )
-    return both / (own * other) ** 0.5 if own * other else 1.0
 
 
 def _sentences(path: Path) -> Iterator[str]:

@@ -91,7 +91,7 @@ def set_up(run: Run) -> bool:
     with _alone(run) as lock:
         execution = _Execution(run, lock)
         execution.set_up()
-        return not execution.is_over
+        return not (execution.is_trained and execution.is_evaluated and run.folder.is_finished)
 
 
 def _alone(run: Run) -> ContextManager[int]:
@@ -166,11 +166,6 @@ class _Execution:
         records.write(self.folder.config, self.run.config)
         with atomic_writer(self.folder.commands) as file:
             file.write(script(self.run))
-
-    @property
-    def is_over(self) -> bool:
-        """Whether nothing is left to execute."""
-        return self.is_trained and self.is_evaluated and self.folder.is_finished
 
     @property
     def is_evaluated(self) -> bool:

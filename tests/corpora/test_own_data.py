@@ -284,7 +284,8 @@ def test_marks_of_subwords_are_no_text(files, run, mark):
 
 
 @pytest.mark.parametrize(
-    ("end", "said"), [(" it &apos;s", "have escapes as &apos;"), (" .", "end in ' .', as tokens")]
+    ("end", "said"),
+    [(" it &apos;s", "have escapes as &apos;"), (" .", "have ' .' at the end, as tok")],
 )
 def test_tokens_are_counted(files, run, end, said):
     """Moses would take &apos;s apart; they may be text, as in message catalogues."""
