@@ -10,19 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Callable, List, Optional, Sequence, Tuple
 
-from capsnmt.cli import (
-    ConfigurationError,
-    OneLineParser,
-    add_user_dir,
-    at_least,
-    check_output_file,
-    comma_list,
-    command,
-    positive,
-    quiet,
-    require,
-    seed,
-)
+from capsnmt import cli
 from capsnmt.files import check_file_name
 
 if TYPE_CHECKING:  # --help does not wait for torch
@@ -38,7 +26,7 @@ SIZES = {
 
 def build_parser() -> argparse.ArgumentParser:
     """Build the parser of ``capsnmt-analyse``."""
-    parser = OneLineParser(
+    parser = cli.OneLineParser(
         prog="capsnmt-analyse",
         description="Write numbers (CSV), figures (PNG, SVG) and a page about trained models.",
     )
@@ -47,21 +35,23 @@ def build_parser() -> argparse.ArgumentParser:
     add("systems", nargs="+", metavar="NAME=CHECKPOINT|RUN", help=models)
     add("--output", type=Path, required=True, metavar="DIR", help="folder to write")
     add("--data", type=Path, metavar="DIR", help="binarised or prepared data (default: the run's)")
-    add_user_dir(parser)
+    cli.add_user_dir(parser)
     add("--subset", default="test", help="subset of the data (default test)")
 
     def number(name: str, kind: Callable[[str], int], default: int, text: str) -> None:
         text += f" (default {default})"
         add(f"--{name}", type=kind, default=default, metavar="N", help=text)
 
-    whole = at_least(0)
-    number("sentences", positive, 1500, "sentences, chosen at random")
-    number("seed", seed, 1, "seed of the choice")
-    number("max-tokens", positive, 2000, "tokens per batch, with padding; they bound the memory")
-    number("browser-sentences", at_least(0, 50), 10, "sentences in the browser, at most 50")
+    whole = cli.at_least(0)
+    number("sentences", cli.positive, 1500, "sentences, chosen at random")
+    number("seed", cli.seed, 1, "seed of the choice")
+    number(
+        "max-tokens", cli.positive, 2000, "tokens per batch, with padding; they bound the memory"
+    )
+    number("browser-sentences", cli.at_least(0, 50), 10, "sentences in the browser, at most 50")
     number("ablation-sentences", whole, 200, "sentences read without each head and layer; 0: none")
     number("ablation-translations", whole, 0, "sentences translated without each encoder layer")
-    add("--only", type=comma_list(), metavar="NAMES", help="analyses by commas (default: all)")
+    add("--only", type=cli.comma_list(), metavar="NAMES", help="analyses by commas (default: all)")
     add("--device", choices=("auto", "cpu", "cuda"), default="auto", help="default auto")
     return parser
 
@@ -81,7 +71,9 @@ def named_checkpoints(arguments: Sequence[str], data: Optional[Path]) -> List[Na
     for argument in arguments:
         path, (name, equals, file) = Path(argument), argument.partition("=")
         if path.is_file():
-            raise ConfigurationError(f"{argument} is a file without a name; give NAME={argument}")
+            raise cli.ConfigurationError(
+                f"{argument} is a file without a name; give NAME={argument}"
+            )
         of_run = bool(file) and Path(file).is_dir() and not path.is_dir()
         if path.is_dir() or not equals or of_run:
             for run in find_runs([Path(file) if of_run else path]):
@@ -92,7 +84,9 @@ def named_checkpoints(arguments: Sequence[str], data: Optional[Path]) -> List[Na
                 checkpoint = NamedCheckpoint(row, run.model, own, run.settings.model_overrides)
                 found.append((checkpoint, f"{row}-seed-{run.seed}"))
         elif data is None:
-            raise ConfigurationError(f"{argument} has no data; give the binarised ones by --data")
+            raise cli.ConfigurationError(
+                f"{argument} has no data; give the binarised ones by --data"
+            )
         else:
             found.append((NamedCheckpoint(name, Path(file), data), name))
     short = Counter(each.name for each, _ in found)
@@ -100,17 +94,17 @@ def named_checkpoints(arguments: Sequence[str], data: Optional[Path]) -> List[Na
     for name, count in Counter(each.name for each in named).items():
         check_file_name(name, "name of a system")
         if count > 1:
-            raise ConfigurationError(f"{name} is the name of two systems; rename one")
+            raise cli.ConfigurationError(f"{name} is the name of two systems; rename one")
     return named
 
 
-@quiet()  # the progress of the libraries would hide ours
-@command
+@cli.quiet()  # the progress of the libraries would hide ours
+@cli.command
 def main(argv: List[str]) -> None:
     """Run ``capsnmt-analyse`` and return the exit status."""
     parser = build_parser()
     args = parser.parse_args(argv)
-    require("fairseq", "report")
+    cli.require("fairseq", "report")
 
     # after parsing: --help and a mistyped flag do not wait for torch and fairseq
     from capsnmt.host import load_plugin
@@ -124,14 +118,14 @@ def main(argv: List[str]) -> None:
     systems, data, output, only = (given.pop(key) for key in ("systems", "data", "output", "only"))
     for name in only or ():
         if name not in ANALYSES:
-            raise ConfigurationError(f"--only is {name!r}; choose from {', '.join(ANALYSES)}")
+            raise cli.ConfigurationError(f"--only is {name!r}; choose from {', '.join(ANALYSES)}")
     for flag, of in SIZES.items():
         if only and not {*of} & {*only} and given[flag] not in (0, parser.get_default(flag)):
-            raise ConfigurationError(
+            raise cli.ConfigurationError(
                 f"--{flag.replace('_', '-')} is {given[flag]}, which is of {' and '.join(of)}; add "
                 f"one to --only, or drop it"
             )
-    check_output_file(output / "analysis.md", "--output")  # before the work, not after
+    cli.check_output_file(output / "analysis.md", "--output")  # before the work, not after
     findings = analyse(named_checkpoints(systems, data), Scope(**given), only or tuple(ANALYSES))
     page = write(findings, output, shlex.join(["capsnmt-analyse", *argv]))
     print(f"analysis: {page}, {len(findings.of)} CSV file(s), figures as PNG and SVG")

@@ -11,15 +11,7 @@ from typing import TYPE_CHECKING, Dict, List, Optional, Sequence
 
 from msgspec.structs import replace
 
-from capsnmt.cli import (
-    ConfigurationError,
-    OneLineParser,
-    add_mirrors,
-    positive,
-    require,
-    run_command,
-    say,
-)
+from capsnmt import cli
 from capsnmt.files import bundled_names
 
 if TYPE_CHECKING:
@@ -34,12 +26,12 @@ OF_RECIPES = ("corpora", "local", "mirrors")
 def main(arguments: Optional[Sequence[str]] = None) -> int:
     """Run the command line and return its exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    return run_command(lambda: _prepare(given), interrupted="stopped: the same command resumes")
+    return cli.run_command(lambda: _prepare(given), interrupted="stopped: the same command resumes")
 
 
-def build_parser() -> OneLineParser:
+def build_parser() -> cli.OneLineParser:
     """Return the parser of the command line."""
-    parser = OneLineParser(
+    parser = cli.OneLineParser(
         prog="capsnmt-prepare",
         description="Prepare a parallel corpus, down to a fairseq data-bin in OUTPUT/bin. "
         "The same command resumes: it repeats only steps that are missing or have changed.",
@@ -52,7 +44,7 @@ def build_parser() -> OneLineParser:
     repeated = "drop repeated training pairs, compared by their tokens"
     add("--deduplicate", action="store_true", help=repeated)
     add("--lowercase", action="store_true", help="lower-case all text")
-    add("--workers", type=positive, default=CORES, help="processes (default: one per core)")
+    add("--workers", type=cli.positive, default=CORES, help="processes (default: one per core)")
     add("--dry-run", action="store_true", help="list the steps and do nothing")
     add = parser.add_argument_group("text of your own, in place of a recipe").add_argument
     pairs = "training pairs: plain or .gz, paired by suffix, as a.en a.de; or .tsv tables"
@@ -62,14 +54,14 @@ def build_parser() -> OneLineParser:
     tests = f"test {drawn}, or one source and its references; several sets are repeated with names"
     add("--test", nargs="+", action="append", default=[], metavar="[NAME=]FILE", help=tests)
     merges = "merge operations of BPE (default: by the number of pairs)"
-    add("--vocabulary", type=positive, metavar="N", help=merges)
+    add("--vocabulary", type=cli.positive, metavar="N", help=merges)
     published = parser.add_argument_group("recipes")
     corpora = "NAME,NAME...: training corpora of the recipe to use (default: all)"
     published.add_argument("--corpora", help=corpora)
     files = published.add_mutually_exclusive_group()
     folder = "folder of the source files; nothing is fetched"
     files.add_argument("--local", type=Path, metavar="DIR", help=folder)
-    add_mirrors(files)
+    cli.add_mirrors(files)
     return parser
 
 
@@ -79,31 +71,33 @@ def _prepare(given: Sequence[str]) -> None:
     if options.dry_run:
         print("\n".join(found.script()))
     else:
-        say(f"data-bin: {found.run()}")
+        cli.say(f"data-bin: {found.run()}")
 
 
 def preparation(options: Namespace, given: Sequence[str]) -> Preparation:
     """Return the preparation of a command line, which is recorded as it was given."""
     if not (options.recipe or options.train):
-        raise ConfigurationError("give a recipe, or --train with files of your own")
+        raise cli.ConfigurationError("give a recipe, or --train with files of your own")
     given_to, others = (options.recipe, OF_OWN) if options.recipe else ("--train", OF_RECIPES)
     for name in others:
         if vars(options)[name]:
-            raise ConfigurationError(f"--{name} is not for {given_to}; leave one of the two out")
+            raise cli.ConfigurationError(
+                f"--{name} is not for {given_to}; leave one of the two out"
+            )
     if "," in str(options.output) or str(options.output).startswith("-"):
-        raise ConfigurationError(
+        raise cli.ConfigurationError(
             f"--output {options.output} has a comma, at which fairseq splits paths, or starts with "
             f"a dash, as a flag does; give another"
         )
     # Imported where they are needed: tokenisers and models take seconds.
-    require("data", "fairseq")
+    cli.require("data", "fairseq")
     from capsnmt.corpora.prepare import Preparation
     from capsnmt.corpora.prepared import PreparedData
     from capsnmt.corpora.recipe import load_recipe
 
     gone = options.local is not None and not options.local.is_dir()
     if gone and not PreparedData(options.output).is_complete():  # which needs no source
-        raise ConfigurationError(f"--local {options.local}: no such folder; check the path")
+        raise cli.ConfigurationError(f"--local {options.local}: no such folder; check the path")
     if options.train:
         from capsnmt.corpora.own import own_recipe
 
@@ -135,7 +129,7 @@ def _named(valid: Optional[List[str]], tests: List[List[str]]) -> Dict[str, List
         named = equals and not os.path.exists(files[0])
         name, files = (name, [first, *files[1:]]) if named else ("test", files)
         if name in ("train", "valid", *splits) or not name.isidentifier():
-            raise ConfigurationError(
+            raise cli.ConfigurationError(
                 f"--test {' '.join(files)}: the name {name!r} is taken, or is not of letters, "
                 f"digits and _; give each set another, as --test NAME=FILE ..."
             )

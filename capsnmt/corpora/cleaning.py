@@ -121,7 +121,7 @@ def count_unrelated(text: Sequence[Path]) -> Tuple[int, int, int]:
         size = len(lengths[0])
         if size >= FEWEST:
             with np.errstate(invalid="ignore"):  # one side is constant, as of made-up tasks
-                related = float(np.corrcoef(*lengths)[0, 1])
+                related = float(np.asarray(np.corrcoef(lengths))[0, 1])
             if related < RELATED:
                 found, first = found + size, first or total + 1
         total += size

@@ -8,19 +8,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Dict, List, Optional, Sequence, Tuple
 
-from capsnmt import records
-from capsnmt.cli import (
-    LARGEST_SEED,
-    ConfigurationError,
-    OneLineParser,
-    at_least,
-    check_output_file,
-    comma_list,
-    command,
-    finite,
-    require,
-    shown,
-)
+from capsnmt import cli, records
 from capsnmt.evaluation.compare_mt import PAGE, check_folder
 from capsnmt.evaluation.outputs import SET, Settings, parse_systems, split_paths
 from capsnmt.evaluation.scores import COMPARABLE, METRICS, RANDOMIZATION, SAMPLES, SEED, Test
@@ -31,11 +19,11 @@ MOST_SAMPLES = 100000
 RESERVED = {each.lower() for each in (*METRICS, *METRICS.values(), *COMPARABLE)}
 
 
-@command
+@cli.command
 def main(argv: List[str]) -> None:
     """Run ``capsnmt-evaluate`` and return the exit status."""
     settings, target = parse_arguments(argv)
-    require("evaluation")
+    cli.require("evaluation")
 
     from capsnmt.evaluation.evaluate import evaluate
     from capsnmt.evaluation.table import as_text
@@ -44,7 +32,7 @@ def main(argv: List[str]) -> None:
         check_folder(settings.compare_mt)
     if target is not None:
         each = [settings.of(name) for name in settings.test_sets] or [settings]
-        check_output_file(target, "--json", [*chain(*map(_inputs, each))])
+        cli.check_output_file(target, "--json", [*chain(*map(_inputs, each))])
     evaluation = evaluate(settings)
     if target is not None:
         records.write(target, evaluation)
@@ -63,7 +51,7 @@ def _inputs(settings: Settings) -> List[Path]:
 
 def build_parser() -> argparse.ArgumentParser:
     """Build the parser of ``capsnmt-evaluate``."""
-    parser = OneLineParser(
+    parser = cli.OneLineParser(
         prog="capsnmt-evaluate",
         description="Score translations against references and test their differences.",
     )
@@ -73,7 +61,7 @@ def build_parser() -> argparse.ArgumentParser:
     reference = "raw reference, one segment per line; repeated for several references"
     add("--reference", action="append", required=True, metavar="FILE", help=reference)
     sets = f"several: each takes the place of {SET} in all paths; differences are of their means"
-    add("--test-sets", type=comma_list(), default=[], metavar="NAME,...", help=sets)
+    add("--test-sets", type=cli.comma_list(), default=[], metavar="NAME,...", help=sets)
     tokens = "for tokenised BLEU of the tokens as decoded; repeated for several references"
     add("--tokenized-reference", action="append", default=[], metavar="FILE", help=tokens)
     add("--source", metavar="FILE", help="tokens for BLEU by source length (default: the S- lines)")
@@ -92,7 +80,7 @@ def build_parser() -> argparse.ArgumentParser:
     names = ("METRIC", "SYSTEM=FILE")
     add("--segment-scores", nargs="+", action="append", default=[], metavar=names, help=given)
     tests = f"paired test of one output against another (default {RANDOMIZATION})"
-    samples, seeds = at_least(1, MOST_SAMPLES), at_least(1, LARGEST_SEED)
+    samples, seeds = cli.at_least(1, MOST_SAMPLES), cli.at_least(1, cli.LARGEST_SEED)
     numbers = " or ".join(f"{number} for {method}" for method, number in SAMPLES.items())
     add("--significance", choices=tuple(SAMPLES), default=RANDOMIZATION, help=tests)
     add("--samples", type=samples, metavar="N", help=f"of the test (default {numbers})")
@@ -132,7 +120,7 @@ def parse_arguments(argv: Optional[Sequence[str]] = None) -> Tuple[Settings, Opt
     check_test_sets(settings)
     counts = [len(paths) for paths in settings.systems.values()]
     if args.plan and (args.baseline is None or counts[0] < 2 or max(counts[1:]) < 2):
-        raise ConfigurationError(
+        raise cli.ConfigurationError(
             f"--plan {args.plan:g} needs a deviation over seeds; give --baseline, and several "
             f"seeds of it and of a system, NAME=FILE,FILE"
         )
@@ -144,15 +132,19 @@ def check_test_sets(settings: Settings) -> None:
     names, given = settings.test_sets, [str(path) for path in _inputs(settings)]
     without = next((path for path in given if (SET in path) != bool(names)), None)
     if without is not None and names:
-        raise ConfigurationError(
+        raise cli.ConfigurationError(
             f"{without} is one file for {len(names)} test sets; write {SET} in place of their names"
         )
     if without is not None and not os.path.exists(without):
-        raise ConfigurationError(f"{without} has {SET}; give the names by --test-sets NAME,NAME")
+        raise cli.ConfigurationError(
+            f"{without} has {SET}; give the names by --test-sets NAME,NAME"
+        )
     if names and settings.compare_mt is not None:
-        raise ConfigurationError("--compare-mt takes one test set; leave out --test-sets")
+        raise cli.ConfigurationError("--compare-mt takes one test set; leave out --test-sets")
     if len({*names}) < len(names):
-        raise ConfigurationError(f"--test-sets {','.join(names)} has a name twice; give each once")
+        raise cli.ConfigurationError(
+            f"--test-sets {','.join(names)} has a name twice; give each once"
+        )
 
 
 def primary_metrics(text: str) -> List[str]:
@@ -161,7 +153,7 @@ def primary_metrics(text: str) -> List[str]:
     **D**: BLEU is no choice: its statistics cost little, and the sign test, lengths and reports are
     of it.
     """
-    names = comma_list(METRICS)(text)
+    names = cli.comma_list(METRICS)(text)
     if "bleu" not in names:
         raise argparse.ArgumentTypeError(f"{text!r} lacks bleu, which tests need; add it")
     return names
@@ -169,7 +161,7 @@ def primary_metrics(text: str) -> List[str]:
 
 def above_zero(text: str) -> float:
     """Parse a difference that may be planned for."""
-    number = finite(text)
+    number = cli.finite(text)
     if not 0 < number <= 100:
         raise argparse.ArgumentTypeError(f"{text!r} is no difference; give one in 0 to 100 BLEU")
     return number
@@ -181,13 +173,13 @@ def parse_segment_scores(given: Sequence[Sequence[str]]) -> Dict[str, Dict[str, 
     for metric, *pairs in given:
         flag = f"--segment-scores {metric}"
         if metric.lower() in RESERVED or not metric.strip() or not metric.isprintable():
-            raise ConfigurationError(f"{flag} is no name of a metric of segments; give another")
+            raise cli.ConfigurationError(f"{flag} is no name of a metric of segments; give another")
         files = metrics.setdefault(metric, {})
         for pair in pairs or [""]:
             system, _, path = pair.partition("=")
             if not path or system in files:
-                raise ConfigurationError(
-                    f"{flag} needs SYSTEM=FILE once per system, not {shown(pair)}; for several "
+                raise cli.ConfigurationError(
+                    f"{flag} needs SYSTEM=FILE once per system, not {cli.shown(pair)}; for several "
                     "seeds, give SYSTEM=FILE,FILE"
                 )
             files[system] = path

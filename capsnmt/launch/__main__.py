@@ -8,19 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import List, Optional, Sequence, Tuple
 
-from capsnmt.cli import (
-    ConfigurationError,
-    OneLineParser,
-    add_mirrors,
-    check_line,
-    comma_list,
-    positive,
-    quiet,
-    require,
-    run_command,
-    seed,
-    shown,
-)
+from capsnmt import cli
 from capsnmt.process import stoppable
 from capsnmt.records import as_number
 from capsnmt.sentences.senteval import TASKS
@@ -46,39 +34,39 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
     def command() -> None:
         options = parse(words)
-        require("fairseq")
-        with quiet(), stoppable():
+        cli.require("fairseq")
+        with cli.quiet(), stoppable():
             # Importing torch and fairseq takes seconds; --help and a bad flag do not need them.
             from capsnmt.launch.dispatch import dispatch
 
             dispatch(options)
 
-    return run_command(command, "stopped: the same command resumes")
+    return cli.run_command(command, "stopped: the same command resumes")
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
     """Parse the flags; `build_parser` describes each. ``command`` has all words."""
     for flag, value in zip(("capsnmt-run", *argv), argv):
-        check_line(value, flag)
+        cli.check_line(value, flag)
     options = build_parser().parse_args(argv)
     options.command = ("capsnmt-run", *argv)
     if options.resume is not None and sum(word.startswith("--") for word in argv) > 1:
-        raise ConfigurationError(
+        raise cli.ConfigurationError(
             f"--resume {options.resume} takes no other flag: the run's config.json has all "
             f"settings; drop the others"
         )
     of_runs = {word.partition("=")[0] for word in argv} & OF_RUNS
     if options.write_config is not None and of_runs:
-        raise ConfigurationError(
+        raise cli.ConfigurationError(
             f"--write-config {options.write_config} runs nothing, and {min(of_runs)} is of runs; "
             f"drop one of them"
         )
     return options
 
 
-def build_parser() -> OneLineParser:
+def build_parser() -> cli.OneLineParser:
     """Return the launcher's parser; a bad flag raises a ``ConfigurationError`` of one line."""
-    parser = OneLineParser(
+    parser = cli.OneLineParser(
         prog="capsnmt-run",
         description="Prepare data, train, and evaluate rows of a table: translation, probing or "
         "logical inference. Completed steps are skipped and training resumes: to continue, run "
@@ -89,13 +77,13 @@ def build_parser() -> OneLineParser:
     add, add_rows = what.add_argument, what.add_mutually_exclusive_group().add_argument
     add_rows("--config", metavar="ROW", help="DATASET/ROW or a YAML file")
     several = "several rows of --dataset"
-    add_rows("--rows", type=comma_list(), metavar="ROW,ROW|all", help=several)
+    add_rows("--rows", type=cli.comma_list(), metavar="ROW,ROW|all", help=several)
     dataset = "the data set of --config, --rows and --arch; alone: its row 'baseline'"
     add("--dataset", help=dataset)
     arch = "the architecture; alone: with the settings of the data set, or of --prepared data"
     add("--arch", help=arch)
     tasks = "probing tasks (default: all of the data)"
-    add("--tasks", type=comma_list(TASKS), metavar="TASK,TASK", help=tasks)
+    add("--tasks", type=cli.comma_list(TASKS), metavar="TASK,TASK", help=tasks)
     add(
         "--set",
         action="append",
@@ -104,7 +92,7 @@ def build_parser() -> OneLineParser:
         metavar="KEY=VALUE",
         help="e.g. train.lr=0.003",
     )
-    add("--max-update", type=positive, metavar="N", help="updates of the training")
+    add("--max-update", type=cli.positive, metavar="N", help="updates of the training")
     add("--name", help="name of the row (default: of the configuration or --arch)")
     baseline = (
         "test the significance against this row; with --arch and --prepared data alone, an "
@@ -124,20 +112,20 @@ def build_parser() -> OneLineParser:
     add, source = where.add_argument, where.add_mutually_exclusive_group()
     add("--output", type=Path, metavar="DIR", help="default runs/DATASET")
     source.add_argument("--data", type=Path, metavar="DIR", help="the raw data, if you have it")
-    add_mirrors(source)
+    cli.add_mirrors(source)
     prepared = "the prepared data (default OUTPUT/data)"
     add("--prepared", type=Path, metavar="DIR", help=prepared)
     device = parser.add_argument_group("device (default: one GPU if there is one, else the CPU)")
     add, add_kind = device.add_argument, device.add_mutually_exclusive_group().add_argument
-    add_kind("--gpus", type=positive, metavar="N", help="GPUs per node")
+    add_kind("--gpus", type=cli.positive, metavar="N", help="GPUs per node")
     cpu = "no GPU; N processes per node"
-    add_kind("--cpu", nargs="?", const=1, type=positive, metavar="N", help=cpu)
+    add_kind("--cpu", nargs="?", const=1, type=cli.positive, metavar="N", help=cpu)
     nodes = "nodes of the job that --slurm submits, or of your SLURM allocation"
-    add("--nodes", type=positive, default=1, metavar="N", help=nodes)
-    add("--threads", type=positive, metavar="N", help="threads per process")
+    add("--nodes", type=cli.positive, default=1, metavar="N", help=nodes)
+    add("--threads", type=cli.positive, metavar="N", help="threads per process")
     add_place = device.add_mutually_exclusive_group().add_argument
     jobs = "runs side by side on this machine"
-    add_place("--jobs", type=positive, default=1, metavar="N", help=jobs)
+    add_place("--jobs", type=cli.positive, default=1, metavar="N", help=jobs)
     slurm = (
         "submit a job for each run; sbatch takes other options from variables such as "
         "SBATCH_TIMELIMIT, SBATCH_ACCOUNT and SBATCH_QOS"
@@ -156,14 +144,14 @@ def _sweep(text: str) -> Sweep:
     texts = [value.strip() for value in listed.split(",")]
     if not flag or not all(texts) or len(set(map(as_number, texts))) < len(texts):
         raise argparse.ArgumentTypeError(
-            f"{shown(text)} is not a flag with different values; give them, such as "
+            f"{cli.shown(text)} is not a flag with different values; give them, such as "
             f"layer-capsules=1,8,64,512"
         )
     return Sweep(flag, tuple(texts))
 
 
 def _seeds(text: str) -> List[int]:
-    seeds = [seed(part) for part in text.split(",")]
+    seeds = [cli.seed(part) for part in text.split(",")]
     if len(set(seeds)) < len(seeds):
         raise argparse.ArgumentTypeError(f"{text!r} has a seed twice; give different seeds")
     return seeds

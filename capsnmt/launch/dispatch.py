@@ -114,9 +114,8 @@ def report_command(options: Namespace, runs: Sequence[Run], finished: bool = Fal
     baselines = [run.of(run.config.baseline) for run in runs if run.config.baseline]
     rows: List[Path] = []
     for folder in {each.row: each for each in [*baselines, *(run.folder for run in runs)]}.values():
-        known = finished and folder.summary.is_file()
-        found = records.read(folder.summary, summary.Summary) if known else None
-        seeds = found.seeds if found is not None and found.left_out_seeds else []
+        made = finished and folder.summary.is_file()
+        seeds = records.read(folder.summary, summary.Summary).seeds if made else []
         rows += [folder.row / f"seed-{seed}" for seed in seeds] or [folder.row]
     return [*python("capsnmt.report"), *map(str, rows), "--output", str(output)]
 

@@ -9,18 +9,7 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Iterator, List, Optional, Sequence
 
-from capsnmt.cli import (
-    ConfigurationError,
-    OneLineParser,
-    add_user_dir,
-    at_least,
-    finite,
-    positive,
-    quiet,
-    require,
-    run_command,
-    say,
-)
+from capsnmt import cli
 from capsnmt.forms import Words, plain
 from capsnmt.lines import stream_lines
 
@@ -34,7 +23,7 @@ SETTINGS = ("beam", "lenpen", "max_tokens", "batch_size")  # flags that fairseq 
 
 def build_parser() -> argparse.ArgumentParser:
     """Build the parser of ``capsnmt-translate``."""
-    parser = OneLineParser(
+    parser = cli.OneLineParser(
         prog="capsnmt-translate",
         description="Translate raw text, one sentence per line, from standard input to standard "
         "output.",
@@ -44,14 +33,20 @@ def build_parser() -> argparse.ArgumentParser:
     models += "several are an ensemble"
     add("runs", nargs="+", type=Path, metavar="RUN|MODEL|CHECKPOINT", help=models)
     add("--data", type=Path, metavar="DIR", help="folder of capsnmt-prepare (default: the run's)")
-    add_user_dir(parser)
-    add("--lenpen", type=finite, metavar="X", help="above 1 for longer (default: the run's)")
+    cli.add_user_dir(parser)
+    add("--lenpen", type=cli.finite, metavar="X", help="above 1 for longer (default: the run's)")
     counts = {
-        "beam": (positive, "size of the beam (default: the run's)"),
-        "nbest": (positive, "write N translations of each line, after the line's number and a tab"),
-        "max-tokens": (at_least(2), "subwords per batch, with padding (default 4096)"),
-        "batch-size": (positive, "sentences per batch (default: no limit)"),
-        "buffer-size": (positive, "lines to translate together (default 1000; 1 on a terminal)"),
+        "beam": (cli.positive, "size of the beam (default: the run's)"),
+        "nbest": (
+            cli.positive,
+            "write N translations of each line, after the line's number and a tab",
+        ),
+        "max-tokens": (cli.at_least(2), "subwords per batch, with padding (default 4096)"),
+        "batch-size": (cli.positive, "sentences per batch (default: no limit)"),
+        "buffer-size": (
+            cli.positive,
+            "lines to translate together (default 1000; 1 on a terminal)",
+        ),
     }
     for name, (kind, text) in counts.items():
         add(f"--{name}", type=kind, metavar="N", help=text)
@@ -63,15 +58,15 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Run ``capsnmt-translate`` and return the exit status."""
-    with quiet(), warnings.catch_warnings():
+    with cli.quiet(), warnings.catch_warnings():
         # the fork pins memory without looking for a GPU
         warnings.filterwarnings("ignore", "'pin_memory' argument is set as true")
-        return run_command(lambda: _run(build_parser().parse_args(argv)))
+        return cli.run_command(lambda: _run(build_parser().parse_args(argv)))
 
 
 def _run(args: argparse.Namespace) -> None:
     source = sys.stdin.buffer
-    require("fairseq")
+    cli.require("fairseq")
     # after parsing: --help and a mistyped flag do not wait for torch and fairseq
     from capsnmt.host import load_plugin
     from capsnmt.machine import keep_freed_memory
@@ -83,7 +78,7 @@ def _run(args: argparse.Namespace) -> None:
     device = chosen_device(args.device)
     obstacle = bf16_obstacle(device) if args.precision == "bf16" else None
     if obstacle is not None:
-        raise ConfigurationError(f"--precision is {args.precision}, but {obstacle}; use fp32")
+        raise cli.ConfigurationError(f"--precision is {args.precision}, but {obstacle}; use fp32")
     keep_freed_memory(device)
     settings = {name: getattr(args, name) for name in SETTINGS}
     settings["autocast"] = PRECISIONS.get(args.precision)
@@ -91,12 +86,12 @@ def _run(args: argparse.Namespace) -> None:
     translator = from_run(args.runs, args.data, device, **given)
     switched = [hasattr(model.encoder, "autocast") for model in translator.models]
     if args.precision and not all(switched):
-        raise ConfigurationError(
+        raise cli.ConfigurationError(
             f"--precision is {args.precision}, but a model is no Transformer; leave it out"
         )
     beam = translator.cfg.generation.beam
     if (args.nbest or 1) > beam:
-        raise ConfigurationError(
+        raise cli.ConfigurationError(
             f"--nbest is {args.nbest}, but the beam has {beam} hypotheses; give --beam {args.nbest}"
         )
     size = args.buffer_size or (1 if source.isatty() else 1000)
@@ -120,7 +115,7 @@ def translated(
             number += 1
             words.see(line, *([] if translation.known else [NEW]))
             if translation.parts > 1:
-                say(
+                cli.say(
                     f"{name}, line {number}: has more than {translator.longest:,} "
                     f"subwords: translated in {translation.parts} parts"
                 )
