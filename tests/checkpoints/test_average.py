@@ -72,21 +72,16 @@ def test_the_rest_is_the_last_checkpoints_without_what_belongs_to_one(tmp_path: 
     assert "last_optimizer_state" not in averaged
 
 
-def test_the_mean_of_two_trainings_is_warned_of(tmp_path: Path, capsys: Any) -> None:
-    """Of two seeds it was written without a word, and is no model."""
+def test_the_mean_of_two_trainings_or_of_one_model_twice_is_warned_of(
+    tmp_path: Path, capsys: Any
+) -> None:
+    """Of two seeds, or of ``RUN/*.pt`` with the last checkpoint by several names."""
     for seeds, warned in (((1, 1), False), ((1, 2), True)):
         cfgs = [{"common": {"seed": seed}, "model": Namespace(arch="a")} for seed in seeds]
         average(tmp_path, *(write(tmp_path / f"{n}.pt", cfg) for n, cfg in enumerate(cfgs)))
-        assert ("1.pt are of different trainings" in capsys.readouterr().err) == warned
-
-
-def test_weights_that_count_twice_are_warned_of(tmp_path: Path, capsys: Any) -> None:
-    """As of ``RUN/*.pt``, where the last checkpoint is also that of its update, and the best."""
-    for name, value in (("checkpoint_1_1.pt", 1.0), ("checkpoint_1_2.pt", 2.0), ("last.pt", 2.0)):
-        write(tmp_path / name, w=torch.full((2,), value))
-    average(tmp_path, *sorted(tmp_path.glob("*.pt")))
-    (line,) = capsys.readouterr().err.splitlines()
-    assert f"last.pt has the weights of {tmp_path / 'checkpoint_1_2.pt'}, which count twice" in line
+        said = capsys.readouterr().err
+        assert ("1.pt are of different trainings" in said) == warned
+        assert f"1.pt has the weights of {tmp_path / '0.pt'}, which count twice" in said
 
 
 def test_checkpoints_are_ordered_by_their_numbers(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from sacrebleu.metrics import TER
 from capsnmt.cli import CLOSED_PIPE
 from capsnmt.evaluation.__main__ import main
 from capsnmt.evaluation.scores import METRICS, SAMPLES
-from tests.evaluation.conftest import Evaluate, Refuse, outputs
+from tests.evaluation.conftest import Evaluate, outputs
 from tests.evaluation.outputs import REFERENCE, TOKENS, generated, write_lines
 from tests.interpreter import interpreter
 
@@ -189,14 +189,6 @@ def test_with_a_tokenised_reference_the_tokens_are_those_that_were_decoded(
     assert found["multi-bleu"]["score"] == pytest.approx(100)
     assert found["multi-bleu"]["signature"].endswith("|text:as-given")
     assert found["bleu"]["score"] == 0
-
-
-def test_a_missing_tokeniser_is_one_line(
-    files: Dict[str, str], monkeypatch: pytest.MonkeyPatch, refuse: Refuse
-) -> None:
-    monkeypatch.setattr("sacrebleu.tokenizers.tokenizer_ja_mecab.MeCab", None)
-    given = (files["good"], "--reference", files["reference"], "--target-lang", "ja")
-    refuse(given, "pip install 'sacrebleu[ja]'")
 
 
 @pytest.mark.system

@@ -124,7 +124,6 @@ def test_a_reference_of_subwords_or_of_unknown_words_is_refused(
     for form, lines in (
         ("marks of subwords (subword_nmt)", TOKENS),
         ("unknown words (<unk>)", ["a <<unk>> sea"] * 12),
-        ("tabs, as a table has", ["1\ta sea"] * 12),
     ):
         path = write_lines(tmp_path / "given", lines)
         given = (files["good"], "--reference", files["reference"], flag, path)

@@ -13,7 +13,7 @@ from scipy.stats import ttest_ind
 
 from capsnmt.evaluation.metrics import measure_of
 from capsnmt.evaluation.planning import power
-from capsnmt.evaluation.scores import CENTRED, RANDOMIZATION, SAMPLES
+from capsnmt.evaluation.scores import CENTRED, RANDOMIZATION
 from capsnmt.evaluation.significance import difference_of
 from tests.evaluation import rates
 from tests.evaluation.conftest import Evaluate, Refuse
@@ -169,11 +169,6 @@ def test_seeds_sentences_and_test_sets_are_one_comparison(
         assert whole["delta"] == pytest.approx(np.mean([x["delta"] for (x,) in parts]))
         assert whole["p_value"] < 0.01
         assert whole["interval"][0] > 0
-    scores = [[x["scores"]["bleu"]["score"] for x in s["outputs"]] for s in first["systems"]]
-    welch = ttest_ind(scores[1], scores[0], equal_var=False)
-    comparison = first["comparisons"][0]
-    assert comparison["welch_p_value"] == pytest.approx(welch.pvalue)
-    assert comparison["welch_interval"] == pytest.approx([*welch.confidence_interval()])
 
 
 SCORES = ("bleu", "chrf", "multi-bleu")
@@ -245,4 +240,3 @@ def test_marks_are_of_all_tests_of_a_table(systems: Dict[str, str], evaluate: Ev
     assert own["p_value"] == found["p_value"]
     assert own["corrected_p_value"] == larger
     assert found["corrected_p_value"] == pytest.approx(min(1, 4 * larger))
-    assert {*SAMPLES} == {RANDOMIZATION, CENTRED, "bootstrap"}

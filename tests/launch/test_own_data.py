@@ -103,7 +103,6 @@ def test_the_settings_are_written_to_be_edited(
 
 
 def test_the_report_leaves_out_seeds_that_the_means_leave_out(launch: Launch, mine: Path) -> None:
-    """One seed goes on, the other does not: their report was an error of a complete launch."""
     own = ["--prepared", "mine", "--arch", BASELINE, "--cpu", "--max-update", 1]
     launch(*own, "--seeds", "2")
     said = launch(*own, "--set", "train.max-update=2")

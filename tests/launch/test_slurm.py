@@ -121,8 +121,7 @@ def test_each_seed_is_a_job_until_it_ends(
     cluster.end(1)
     launch(*submission, "--seeds", "1,2")
     assert cluster.submitted == [[str(script)] for script in (*scripts, scripts[0])]
-    # a copy has no job in the queue, and its launch is not to end that of the original
-    shutil.copytree(output, output.with_name("copy"))
+    shutil.copytree(output, output.with_name("copy"))  # whose job is none of the queue
     copied = [word.replace(str(output), str(output.with_name("copy"))) for word in submission]
     assert "job 4 (submitted)" in launch(*copied, "--seeds", "2", "--set", "train.lr=0.1")
 

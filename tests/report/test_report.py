@@ -13,7 +13,7 @@ import re
 import shutil
 from pathlib import Path
 from random import Random
-from typing import Any, Callable, Dict, List, Optional, Sequence
+from typing import Any, Callable, Dict, List, Sequence
 
 import pytest
 
@@ -35,7 +35,6 @@ from tests.report.finished_runs import (
     seeds,
     write_classifiers,
     write_generated,
-    write_result,
     write_run,
     write_swept,
 )
@@ -309,19 +308,6 @@ def test_one_seed_twice_is_two_experiments(output: Path) -> None:
     first, copy = output / "baseline/seed-1", output / "again/baseline/seed-1"
     shutil.copytree(first, copy)
     assert [row[0] for row in table([first, copy])] == [str(first), str(copy)]
-
-
-@pytest.mark.parametrize(("task", "first"), [(None, "operators"), ("WC", "kind")])
-def test_one_seed_of_a_classifier_twice_is_two_experiments(
-    tmp_path: Path, task: Optional[str], first: str
-) -> None:
-    """Their mean and deviation were shown, as of two seeds."""
-    folders = [tmp_path / name / "both" / (task or "") / "seed-1" for name in ("one", "other")]
-    for folder, accuracy in zip(folders, (40.0, 80.0)):
-        write_result(folder.parents[2 if task else 1], "both", 1, accuracy, {1: accuracy}, task)
-    header, row, *_ = rows_of(page(folders), first)
-    assert header[-2:] == [str(folder).replace("_", "\\_") for folder in folders]
-    assert row[-2:] == ["40.00", "80.00"]
 
 
 def test_classifiers_of_other_data_are_said_not_to_compare(tmp_path: Path) -> None:

@@ -71,6 +71,5 @@ def test_a_mistake_is_one_line_before_the_first_analysis(
 def test_the_folder_of_prepared_data_is_taken_for_its_data_bin(tmp_path: Path) -> None:
     """As capsnmt-translate takes it: its dictionaries were not found."""
     (tmp_path / "manifest.json").touch()
-    for folder in (tmp_path / "bin", tmp_path):
-        (each,) = named_checkpoints(["a=model.pt"], folder)
-        assert each.data == tmp_path / "bin"
+    found = [named_checkpoints(["a=model.pt"], x)[0].data for x in (tmp_path / "bin", tmp_path)]
+    assert found == [tmp_path / "bin"] * 2
