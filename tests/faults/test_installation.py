@@ -277,6 +277,18 @@ def test_every_script_has_help_and_installs_nothing(name: str, checkout: Path) -
     assert {*checkout.rglob("*")} == {*before, checkout / "capsnmt"}
 
 
+def test_a_clone_by_the_git_of_windows_has_the_lines_of_scripts(tmp_path: Path) -> None:
+    """It is set to ``autocrlf``: bash takes ``\\r`` at the end of a line for a part of it."""
+    script = Path("scripts", "flags.sh")
+    (tmp_path / "scripts").mkdir()
+    for name in (script, ".gitattributes"):
+        shutil.copy(REPO / name, tmp_path / name)
+    for words in (["init"], ["add", "."], ["checkout-index", "--prefix=clone/", "--all"]):
+        git = ["git", "-C", tmp_path, "-c", "core.autocrlf=true", *words]
+        subprocess.run(git, check=True, capture_output=True)
+    assert (tmp_path / "clone" / script).read_bytes() == (REPO / script).read_bytes()
+
+
 def test_an_environment_that_the_disk_does_not_hold_is_one_line_and_made_again(
     checkout: Path,
 ) -> None:
