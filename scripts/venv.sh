@@ -7,6 +7,9 @@
 
 # Modules are compiled when they are first imported, and only once.
 unset PYTHONDONTWRITEBYTECODE
+# An environment is where it is, and has versions without checksums: pip may be told otherwise.
+unset PIP_PREFIX PIP_ROOT
+export PIP_USER=0 PIP_REQUIRE_HASHES=0
 
 REPO=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 # shellcheck source=scripts/flags.sh
@@ -66,14 +69,14 @@ install() {
   echo "!! pip installs, as uv could not: $(reason_in "$said")"
   rm -f "$said"
   [ "$target" = "$PYTHON" ] || pip+=(--python "$target")
-  "${pip[@]}" install --disable-pip-version-check --progress-bar off "$@" 2>&1
+  "${pip[@]}" install --target= --disable-pip-version-check --progress-bar off "$@" 2>&1
 }
 
 # install_with_uv ARGUMENTS... : as uv pip install, where and how pip would, in a subshell
 install_with_uv() (
   uv=${PYTHON%/*}/uv
   [ -x "$uv" ] ||
-    "$PYTHON" -m pip install --quiet --disable-pip-version-check --retries 1 -c "$REPO/constraints.txt" uv || exit
+    "$PYTHON" -m pip install --target= --quiet --disable-pip-version-check --retries 1 -c "$REPO/constraints.txt" uv || exit
   told=$("$PYTHON" "$REPO/scripts/pip_settings.py") || exit
   while IFS= read -r line; do
     case $line in

@@ -166,12 +166,16 @@ def test_uv_installs_where_and_how_pip_would(
 def test_pip_installs_what_uv_cannot(
     index: http.server.HTTPServer, folder: Path, bare: Path, tmp_path: Path
 ) -> None:
-    """An environment whose uv fails, as one may with a setting that only pip knows."""
+    """An environment whose uv fails, as one may with a setting that only pip knows.
+
+    What pip is told to refuse, or to put elsewhere, it puts there nevertheless.
+    """
     other = tmp_path / "env" / "bin" / "python"
     other.parent.mkdir(parents=True)
     executable(other, f'#!/bin/sh\nexec "{bare}" "$@"\n')
     executable(other.with_name("uv"), "#!/bin/sh\necho 'error: UnknownIssuer' >&2; exit 2\n")
     told = f"index-url = https://localhost:{index.server_port}/simple\ncert = {folder / 'own.pem'}"
+    told += f"\nuser = true\ntarget = {tmp_path}\nrequire-hashes = true"
     done = installs(other, 'install "$PYTHON" wanted', told)
     check_installed(done, bare, "!! pip installs, as uv could not: UnknownIssuer")
 
