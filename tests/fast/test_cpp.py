@@ -162,6 +162,7 @@ MISSING = "needs a C++ compiler (g++, clang++ or CXX), and none is on the PATH"
     [
         ({"PATH": "/dev", "CXX": ""}, MISSING),
         ({"CXX": "false"}, "cannot be built: false failed (no message)"),
+        ({"CXX": r"printf \374"}, "No such file or directory"),  # says it in another encoding
         ({"XDG_CACHE_HOME": "/dev/null"}, "Not a directory"),
     ],
     ids=str,

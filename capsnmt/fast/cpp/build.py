@@ -94,7 +94,7 @@ def kernel(library_name: str, name: str, *types: Any, integers: int) -> Any:
 
 def run(command: Sequence[str]) -> str:
     """Run a compiler and return what it prints."""
-    result = subprocess.run(command, capture_output=True, text=True)
+    result = subprocess.run(command, capture_output=True, text=True, errors="replace")
     if result.returncode:
         errors = [line for line in result.stderr.splitlines() if "error" in line]
         reason = (errors or result.stderr.splitlines() or ["no message"])[0]
