@@ -27,12 +27,12 @@ use_venv "$host"
 chosen=(-m 'not nightly')
 [ "$host" = main ] || chosen=(-m 'not nightly and not one_host')
 bin=$(dirname "$PYTHON")
-mapfile -t shell_files < <(git ls-files '*.sh' .ci/run)
+shell_files=(.ci/run {data_prep,scripts,tests/slurm}/*.sh)
 
 # check_types_and_shell : what takes longer than ruff and one core
 check_types_and_shell() {
   echo "== mypy"
-  "$bin/mypy"
+  "$PYTHON" -m mypy
   echo "== shellcheck, shfmt"
   "$bin/shellcheck" -x "${shell_files[@]}"
   "$bin/shfmt" -i 2 -ci -d "${shell_files[@]}"
@@ -50,7 +50,7 @@ if [ "$host" = main ]; then # the linters say the same on both
 fi
 echo "== doctests and tests on the $host host"
 # One thread a process. One process more than there are cores: the tests often wait for commands.
-workers=$("$PYTHON" -c 'import os; print((os.cpu_count() or 1) + 1)')
+workers=$(($(env -u OMP_NUM_THREADS nproc) + 1))
 status=0
 OMP_NUM_THREADS=1 "$PYTHON" -m pytest --doctest-modules -n "$workers" --dist worksteal \
   "${places[@]}" "${chosen[@]}" "$@" || status=$?

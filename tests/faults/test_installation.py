@@ -26,8 +26,8 @@ pytestmark = pytest.mark.system
 OF_THE_MACHINE = re.compile(r"PIP_|UV_|.*_CA_BUNDLE$|SSL_CERT|.*_PROXY$|.*_proxy$")
 UV = Path(sys.prefix, "bin", "uv")
 TOOLS = (
-    *("bash", "cat", "cksum", "cut", "dirname", "flock", "grep", "head", "mktemp", "nproc"),
-    *("readlink", "rm", "sed", "tail", "tee"),
+    *("bash", "cat", "cksum", "cut", "dirname", "env", "flock", "grep", "head", "mktemp"),
+    *("nproc", "readlink", "rm", "sed", "tail", "tee"),
 )
 
 
@@ -279,6 +279,23 @@ def test_every_script_has_help_and_installs_nothing(name: str, checkout: Path) -
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.count("\n") > 2, done.stdout
     assert {*checkout.rglob("*")} == {*before, checkout / "capsnmt"}
+
+
+def test_the_checks_take_the_cores_that_they_have_and_need_no_git(checkout: Path) -> None:
+    """Also in the folder of another user, or in an environment that was moved with its checkout."""
+    stamp = ran(["bash", "-c", "cat setup.py constraints.txt | cksum"], checkout).stdout
+    programs = checkout / ".venv" / "bin"
+    programs.mkdir(parents=True)
+    (checkout / ".venv" / "installed").write_text(f"{stamp}fairseq,demo,dev\n", "utf-8")
+    for name in ("python", "ruff", "shellcheck", "shfmt"):
+        executable(programs / name, f'#!/bin/sh\necho "{name} $*"\n')
+    on_one = "import os, sys; os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])"
+    on_one += "; os.execvp(sys.argv[1], sys.argv[1:])"
+    done = environment_of(checkout, sys.executable, "-c", on_one, words=["test.sh"])
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "python -m mypy\n" in done.stdout
+    assert re.search(r"(?m)^shellcheck -x .*scripts/flags\.sh", done.stdout)
+    assert re.search(r"(?m)^python -m pytest .* -n 2 ", done.stdout)
 
 
 def test_a_clone_by_the_git_of_windows_has_the_lines_of_scripts(tmp_path: Path) -> None:
