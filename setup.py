@@ -5,6 +5,7 @@ depends on the Python version: a plain ``pip install .`` must never replace a us
 """
 
 import re
+import shutil
 from pathlib import Path
 
 from setuptools import find_packages, setup
@@ -97,6 +98,8 @@ DEV = [
     "types-polib",
 ]
 
+# else the wheel has all that an earlier version of this checkout had
+shutil.rmtree(ROOT / "build" / "lib", ignore_errors=True)
 setup(
     name="capsnmt",
     version=VERSION,

@@ -17,7 +17,7 @@ from typing import Dict, Iterator, List, Sequence
 
 import pytest
 
-from tests.commands import is_refusal
+from tests.commands import is_refusal, printed
 from tests.interpreter import executable, ran
 from tests.support import PLUGIN, REPO
 
@@ -279,6 +279,17 @@ def test_every_script_has_help_and_installs_nothing(name: str, checkout: Path) -
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.count("\n") > 2, done.stdout
     assert {*checkout.rglob("*")} == {*before, checkout / "capsnmt"}
+
+
+def test_an_update_installs_no_row_that_it_has_not(checkout: Path) -> None:
+    (checkout / "capsnmt").mkdir()
+    for name in ("README.md", "capsnmt/__init__.py"):
+        shutil.copy(REPO / name, checkout / name)
+    built = checkout / "build" / "lib" / "capsnmt"
+    (built / "configs").mkdir(parents=True)
+    (built / "configs" / "old.yaml").touch()
+    printed([sys.executable, "setup.py", "-q", "build"], checkout)
+    assert [path.name for path in built.iterdir()] == ["__init__.py"]
 
 
 def test_the_checks_take_the_cores_that_they_have_and_need_no_git(checkout: Path) -> None:
