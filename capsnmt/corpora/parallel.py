@@ -17,6 +17,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Callable, Deque, Iterable, Iterator, Sequence, Tuple, TypeVar
 
 from capsnmt.cli import ExecutionError
+from capsnmt.files import naming
 
 T = TypeVar("T")
 LINES = 2000  # of a chunk: about 250 kB, a tenth of a second of tokenisation
@@ -85,7 +86,11 @@ def map_jobs(
         return result
 
     others = {*multiprocessing.active_children()}
-    with TemporaryDirectory() as folder, ProcessPoolExecutor(len(first), None, _begin) as pool:
+    with (
+        TemporaryDirectory() as folder,
+        naming(Path(folder)),  # not the result, whose disk may have room
+        ProcessPoolExecutor(len(first), None, _begin) as pool,
+    ):
         try:
             for number, job in enumerate(chain(first, jobs)):
                 file = Path(folder, str(number))

@@ -5,7 +5,9 @@ from __future__ import annotations
 import gzip
 import io
 import os
+import resource
 import signal
+import tempfile
 import threading
 import time
 from concurrent.futures import Future
@@ -234,6 +236,19 @@ def test_chunks_come_back_in_order_and_few_are_read_before_they_are_needed(worke
         assert len(read) <= number + workers * JOBS_A_WORKER + 1
     with pytest.raises(ConfigurationError, match="line 451: not UTF-8"):
         next(results)
+
+
+def test_a_temporary_folder_that_is_full_is_named(tmp_path, monkeypatch):
+    """Files of at most 4 KiB stand for it."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
+    try:
+        with pytest.raises(OSError, match="File too large") as error:
+            [*map_jobs(len, [(b"x" * 9999,)] * 2, 2)]
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert Path(error.value.filename).parent == tmp_path
 
 
 def _written() -> str:
