@@ -9,17 +9,16 @@ see. With ``CAPSNMT_FAST=0`` in the environment nothing is registered.
 from __future__ import annotations
 
 import functools
-import os
 from typing import List, Tuple
 
-from capsnmt.routing.backend import SWITCH, Kernel
+from capsnmt.routing.backend import Kernel, is_fast
 from capsnmt.routing.operator import Operator
 
 
 @functools.cache
 def install() -> None:
     """Add what needs torch alone: the kernels, and the shortcuts of the modules and the loss."""
-    if os.environ.get(SWITCH) == "0":
+    if not is_fast():
         return
     from capsnmt.fast import attention, dropout
     from capsnmt.fast.cpp import operations, routing
@@ -40,7 +39,7 @@ def install() -> None:
 def install_in_host() -> None:
     """Add all: also the generator, and the preparation of linear maps; the plugin calls it."""
     install()
-    if os.environ.get(SWITCH) == "0":
+    if not is_fast():
         return
     from torch.optim.optimizer import register_optimizer_step_post_hook
 

@@ -14,6 +14,8 @@ import torch
 from torch import Tensor
 from torch.torch_version import TorchVersion
 
+from capsnmt.cli import ConfigurationError, shown
+
 Function = Callable[..., Any]
 Tensors = Sequence[Optional[Tensor]]
 
@@ -67,13 +69,21 @@ OBSTACLES: Dict[str, Callable[[str], Optional[str]]] = {}
 """Backend -> the ``obstacle`` of its kernels, of those that have been added."""
 
 
+def is_fast() -> bool:
+    """Return whether :mod:`capsnmt.fast` may be used; a measurement would mistake another word."""
+    value = os.environ.get(SWITCH) or "1"
+    if value not in ("0", "1"):
+        raise ConfigurationError(f"{SWITCH} is {shown(value)}; give 0 for plain torch, or none")
+    return value == "1"
+
+
 @functools.cache
 def add_kernels() -> None:
     """Let :mod:`capsnmt.fast` add its kernels: the first call of an operator does, unless traced.
 
     ``CAPSNMT_FAST=0``, and a package without that folder, is plain torch.
     """
-    if os.environ.get(SWITCH) != "0" and importlib.util.find_spec("capsnmt.fast"):
+    if is_fast() and importlib.util.find_spec("capsnmt.fast"):
         importlib.import_module("capsnmt.fast").install()
 
 

@@ -37,6 +37,12 @@ def compilations(monkeypatch):
     return calls
 
 
+def test_the_switch_of_what_is_faster_is_0_or_1(monkeypatch):
+    monkeypatch.setenv(backend.SWITCH, "false")
+    with pytest.raises(ValueError, match="CAPSNMT_FAST is 'false'; give 0"):
+        backend.add_kernels.__wrapped__()
+
+
 def train(votes, **options):
     return routing.simple_routing(votes.requires_grad_(), 2, **options)
 
