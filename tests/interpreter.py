@@ -67,11 +67,11 @@ def executable(path: Path, text: str) -> Path:
 def environment() -> Dict[str, str]:
     """Return our environment with safe loading, one thread, and the checkout on the path.
 
-    It is that of a user: outside of pytest, and of a job of SLURM.
+    It is that of a user: outside of pytest, and of a job of SLURM. Scripts take our interpreter.
     """
-    ours = ("TORCH_FORCE", "PYTEST", "SLURM")
+    ours = ("TORCH_FORCE", "PYTEST", "SLURM", "PYTHONWARNINGS")
     own = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
-    return {**own, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    return {**own, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), "PYTHON": PYTHON}
 
 
 def ran(
