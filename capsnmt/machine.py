@@ -6,6 +6,7 @@ import ctypes
 import functools
 import os
 import platform
+import re
 import sys
 from pathlib import Path
 
@@ -37,11 +38,15 @@ def keep_freed_memory(device_type: str) -> bool:
     return bool(mallopt(M_MMAP_MAX, 0) and mallopt(M_TRIM_THRESHOLD, KEPT_BYTES))
 
 
+def cpu_info() -> str:
+    """Return what the system says of its processors, which may be nothing."""
+    try:
+        return Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
 def processor() -> str:
     """Return the name of the processor; Python alone does not know it on Linux."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return next(iter(names), "") or platform.processor() or platform.machine() or "unknown"
+    named = re.search(r"(?m)^model name\s*:[ \t]*(.*\S)", cpu_info())
+    return named[1] if named else platform.processor() or platform.machine() or "unknown"

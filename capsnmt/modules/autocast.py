@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 import platform
-from pathlib import Path
 from typing import List, Optional
 
 import torch
 from torch import Tensor
 
-CPU_INFO = Path("/proc/cpuinfo")
+from capsnmt.machine import cpu_info
+
 CPU_FLAGS = frozenset({"avx512_bf16", "amx_bf16", "bf16"})  # x86, x86, ARM
 
 
@@ -32,9 +32,7 @@ def bf16_obstacle(device_type: str) -> Optional[str]:
 def cpu_flags() -> List[str]:
     """Return the features of the CPU; none where the system does not list them."""
     # torch 2.2 has no function for it, newer versions a private one for each feature
-    if not CPU_INFO.is_file():
-        return []
-    return CPU_INFO.read_text(encoding="utf-8", errors="replace").split()
+    return cpu_info().split()
 
 
 def autocast_dtype(device_type: str) -> Optional[torch.dtype]:
