@@ -86,15 +86,12 @@ def map_jobs(
         return result
 
     others = {*multiprocessing.active_children()}
-    with (
-        TemporaryDirectory() as folder,
-        naming(Path(folder)),  # not the result, whose disk may have room
-        ProcessPoolExecutor(len(first), None, _begin) as pool,
-    ):
+    with TemporaryDirectory() as folder, ProcessPoolExecutor(len(first), None, _begin) as pool:
         try:
             for number, job in enumerate(chain(first, jobs)):
                 file = Path(folder, str(number))
-                file.write_bytes(pickle.dumps((function, job)))
+                with naming(file):  # and not the result, whose disk may have room
+                    file.write_bytes(pickle.dumps((function, job)))
                 begun.append(pool.submit(_work, file))
                 if len(begun) == len(first) * JOBS_A_WORKER:
                     yield oldest()
@@ -127,7 +124,9 @@ def _begin() -> None:
 
 def _work(file: Path) -> Path:
     function, job = pickle.loads(file.read_bytes())
-    file.write_bytes(pickle.dumps(function(*job)))
+    result = pickle.dumps(function(*job))
+    with naming(file):
+        file.write_bytes(result)
     return file
 
 
