@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from capsnmt.models.decoder import TransformerDecoder
-from tests.criterions.samples import SAMPLE, train
+from tests.criterions.samples import train
 from tests.criterions.test_chunked_loss import assert_equal, ours, outcome, theirs
 from tests.support import (
     NORM,
@@ -92,7 +92,9 @@ def test_scores_and_gradients_equal_the_equations(name: str, left_pad: bool) -> 
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("flags", [(), ("--autocast", "bf16")], ids=["fp32", "bf16"])
 @pytest.mark.usefixtures("bf16_machine")
-def test_the_loss_in_chunks_is_fairseqs(flags: Tuple[str, ...], training: bool) -> None:
+def test_the_loss_in_chunks_is_fairseqs(
+    flags: Tuple[str, ...], training: bool, caplog: pytest.LogCaptureFixture
+) -> None:
     model = train(*FUSION, "--dropout", "0.1", *flags).train(training)
     model = model if flags else model.double()
     for settings in ({}, {"ignore_prefix_size": 1}, {"report_accuracy": True}):
@@ -101,14 +103,5 @@ def test_the_loss_in_chunks_is_fairseqs(flags: Tuple[str, ...], training: bool) 
             torch.testing.assert_close(found[0], expected[0], rtol=0.01, atol=0)
         else:
             assert_equal(found, expected)
-
-
-def test_the_scores_of_all_tokens_never_exist_at_once() -> None:
-    model, sizes = train(*FUSION), []
-    model.decoder.output_projection.register_forward_hook(lambda *_: sizes.append(0))
-    ours(loss_chunk_tokens=4)(model, SAMPLE)
-    assert sizes, "with a hook fairseq's loss runs"
-    sizes.clear()
-    model.decoder.output_projection._forward_hooks.clear()
-    ours(loss_chunk_tokens=4)(model, SAMPLE)
-    assert not sizes
+    (not_in_chunks,) = caplog.messages
+    assert "--report-accuracy" in not_in_chunks
