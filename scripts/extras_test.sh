@@ -18,6 +18,8 @@ export TMPDIR=$work # fairseq-train's own workers leave folders there
 mkdir "$work/checkout" "$work/empty"
 # a build leaves its files in the tree
 git -C "$REPO" ls-files -z | (cd "$REPO" && tar --null --files-from=- --create) | tar -C "$work/checkout" --extract
+mkdir -p "$work/checkout/build/lib/capsnmt/configs"
+touch "$work/checkout/build/lib/capsnmt/configs/old.yaml" # of an earlier version
 "$PYTHON" -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir "$work" "$work/checkout"
 # It has every module, configuration and recipe, the models of the project, and nothing else.
 git -C "$REPO" ls-files capsnmt configs data_prep/recipes |

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# What takes too long for every commit: the long tests on the main host, all tests on the stock host, the tests on
-# Python 3.12, 3.13 and 3.14, with the newest torch and Triton, preemption by SLURM, the sweep of bad inputs, and
-# faults in the middle of launches. More than two hours on two cores.
+# What takes too long for every commit: the quick demo, the long tests on the main host, all tests on the stock host,
+# the tests on Python 3.12, 3.13 and 3.14, with the newest torch and Triton, preemption by SLURM, the sweep of bad
+# inputs, and faults in the middle of launches. More than two hours on two cores.
 #   scripts/nightly.sh
 set -euo pipefail
 self=$(readlink -f "$0")
@@ -29,7 +29,20 @@ assert torch.backends.cuda.is_built(), "torch is not built for CUDA"'
   rm -rf "$environment"
 }
 
+# quick : the quick demo, whose systems learn to reverse words
+quick() {
+  local output row loss
+  output=$(mktemp -d)
+  bash scripts/demo.sh --quick --output "$output"
+  for row in baseline em_routing; do
+    loss=$(grep -o '"valid_loss": "[^"]*' "$output/$row/seed-1/train.log" | tail -n 1)
+    [[ $loss == *'"0.0'[01234]* ]] || die "the quick demo ends with $loss: $row"
+  done
+  rm -rf "$output"
+}
+
 use_venv main
+quick
 bash scripts/test.sh -m nightly
 bash scripts/without_fast.sh -m nightly
 if has_host stock; then bash scripts/test.sh --host stock -m ''; fi

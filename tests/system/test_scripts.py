@@ -6,11 +6,9 @@ Their plans and refusals are recorded: tests/frozen/golden/plan_scripts.txt and 
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import shutil
 import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import List, Tuple
@@ -24,7 +22,6 @@ from capsnmt.launch import plan
 from capsnmt.launch.run import Run
 from capsnmt.report import __main__ as report
 from capsnmt.runs.records import Device
-from tests.commands import succeed
 from tests.frozen.cases.plans import SCRIPTS
 from tests.interpreter import executable, ran
 from tests.support import REPO
@@ -87,25 +84,6 @@ def test_any_budget_of_the_demo_leaves_the_checkpoints_that_are_averaged(
         saved = updates // int(run.settings.train["save-interval-updates"] or 0)
         assert saved >= (run.settings.average.get("last-updates") or 0)
         assert run.settings.updates == updates
-
-
-@pytest.mark.nightly  # a launch is recorded with every commit, and the demo is run by .ci/run
-def test_the_quick_demo_learns_to_reverse_words(tmp_path: Path) -> None:
-    """By the commands that it prints; the last of them is the report."""
-    flags = ("--quick", "--output", tmp_path)
-    text, *_ = script("demo.sh", *flags, "--dry-run").stdout.splitlines()
-    subprocess.run([sys.executable, *shlex.split(text)[1:]], check=True)
-    sources, targets = ((tmp_path / "text" / f"train.{x}").open() for x in ("src", "tgt"))
-    with sources, targets:
-        assert all(a.split() == b.split()[::-1] for a, b in zip(sources, targets))
-    for module, *words in commands("demo.sh", *flags):
-        succeed(module, *words)
-    page = (tmp_path / "report.md").read_text("utf-8")
-    for row, shown in (("baseline", "| baseline "), ("em_routing", r"| em\_routing ")):
-        assert shown in page
-        log = (tmp_path / row / "seed-1" / "train.log").read_text("utf-8")
-        losses = [float(found) for found in re.findall(r'"valid_loss": "([\d.]+)"', log)]
-        assert losses[-1] < 0.05
 
 
 def test_the_list_of_the_evidence_says_how_far_each_training_is(
