@@ -16,7 +16,7 @@ import pytest
 from capsnmt import lines
 from capsnmt.cli import ConfigurationError, OneLineParser, at_least, run_command
 from capsnmt.evaluation import outputs
-from capsnmt.files import atomic_writer, check_file_name, write_all
+from capsnmt.files import atomic_writer, check_file_name
 from tests.commands import is_refusal
 from tests.interpreter import ran
 
@@ -88,19 +88,6 @@ def test_a_failing_write_keeps_the_older_file_and_names_it(tmp_path: Path) -> No
         fail()
     assert error.value.filename == str(tmp_path / "a")
     assert [path.read_text() for path in tmp_path.iterdir()] == ["older"]
-
-
-def test_a_full_disk_names_the_file_of_several(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(self: Path, content: bytes) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(Path, "write_bytes", fail)
-    with pytest.raises(OSError, match="No space") as error:
-        write_all({tmp_path / "a": b"1", tmp_path / "b": b"2"})
-    assert error.value.filename == str(tmp_path / "b")
-    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("name", ["em", "wmt14 en-de, 8 GPUs", "漢字", "_x", "a.b=100%"])
