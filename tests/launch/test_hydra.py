@@ -36,8 +36,8 @@ def test_the_yaml_trains_bit_for_bit_what_the_row_trains(
     succeed(
         "fairseq_cli.hydra_train",
         *("--config-dir", REPO / "configs" / "hydra", "--config-name", f"wmt14_en_de_{ROW}"),
-        *(f"common.user_dir={PLUGIN}", f"task.data={prepared / 'bin'}"),
-        *("common.cpu=true", "common.fp16=false", f"hydra.run.dir={tmp_path / 'hydra'}"),
+        *(f"common.user_dir='{PLUGIN}'", f"task.data='{prepared / 'bin'}'"),
+        *("common.cpu=true", "common.fp16=false", f"hydra.run.dir='{tmp_path / 'hydra'}'"),
         *(f"{key}={value}" for key, (_, value) in SMALL.items()),
     )
     arguments = ["--dataset", "wmt14_en_de", "--config", ROW, "--cpu", "--prepared", prepared]
