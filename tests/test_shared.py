@@ -9,14 +9,14 @@ import lzma
 import os
 import sys
 from pathlib import Path
-from typing import List, Optional
+from typing import List, Optional, Tuple
 
 import pytest
 
 from capsnmt import lines
 from capsnmt.cli import ConfigurationError, OneLineParser, at_least, run_command
 from capsnmt.evaluation import outputs
-from capsnmt.files import atomic_writer, check_file_name
+from capsnmt.files import atomic_writer, check_file_name, write_all
 from tests.commands import is_refusal
 from tests.interpreter import ran
 
@@ -88,6 +88,15 @@ def test_a_failing_write_keeps_the_older_file_and_names_it(tmp_path: Path) -> No
         fail()
     assert error.value.filename == str(tmp_path / "a")
     assert [path.read_text() for path in tmp_path.iterdir()] == ["older"]
+
+
+@pytest.mark.parametrize("names", [("a", "file/b"), ("file/b", "a")], ids=str)
+def test_of_several_files_all_are_written_or_none(names: Tuple[str, ...], tmp_path: Path) -> None:
+    for name in ("a", "file"):
+        (tmp_path / name).write_text("older")
+    with pytest.raises(OSError, match="file"):
+        write_all({tmp_path / name: b"new" for name in names})
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["older", "older"]
 
 
 @pytest.mark.parametrize("name", ["em", "wmt14 en-de, 8 GPUs", "漢字", "_x", "a.b=100%"])

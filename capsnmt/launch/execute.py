@@ -183,9 +183,9 @@ class _Execution:
 
     def check_inputs(self) -> None:
         """Raise if what a step reads is gone, and no step makes it: the baseline's translations."""
-        found = self.evaluation()
-        made = {path for step in found for path in step.outputs}
-        for path in (path for step in found for path in step.inputs if path not in made):
+        left = [step for step in self.evaluation() if not self.steps.complete(step)]
+        made = {path for step in left for path in step.outputs}
+        for path in (path for step in left for path in step.inputs if path not in made):
             if not path.exists():
                 raise ConfigurationError(
                     f"{path}, which the scores are made of, is not there; restore it, or give the "
