@@ -45,6 +45,7 @@ SYSTEMS = {
     "orthogonality": "yun2021_orthogonality",
     "HSIC": "yun2021_hsic",
     "SurfaceFusion": "liu2021_surface_fusion",
+    "composed heads": "xiao2024_composed",
 }
 
 
