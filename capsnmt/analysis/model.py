@@ -122,9 +122,10 @@ def load(checkpoint: NamedCheckpoint, scope: Scope) -> AnalysedModel:
         if dataset.tgt is None:
             raise FileNotFoundError
     except FileNotFoundError:
+        known = sorted({path.name.partition(".")[0] for path in checkpoint.data.glob("*.idx")})
         raise ConfigurationError(
             f"--subset is {scope.subset}, which {checkpoint.data} lacks or has without "
-            "references; give another subset"
+            f"references; choose from {', '.join(known)}"
         ) from None
     longest, lengths = min(model.max_positions()), lengths_of(dataset)
     order = np.random.RandomState(scope.seed).permutation(len(lengths))
