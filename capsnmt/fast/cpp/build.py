@@ -1,8 +1,9 @@
 """The C++ kernels, built at first use for the processor of this machine.
 
 A build needs a compiler and no header of torch, and takes a few seconds. Its name is a hash of the
-source, the flags and the macros that the compiler defines with them, which name its version and the
-instructions of the processor. So machines may share a cache, and an update builds again.
+source, the flags, the C library and the macros that the compiler defines with them, which name its
+version and the instructions of the processor. So machines may share a cache, and an update builds
+again.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import ctypes
 import functools
 import hashlib
 import os
+import platform
 import subprocess
 import tempfile
 import warnings
@@ -67,7 +69,8 @@ def library(name: str = "routing") -> ctypes.CDLL:
     source = HERE / f"{name}.cpp"
     macros = run([*command, *FLAGS, "-dM", "-E", "-x", "c++", os.devnull])
     sources = [path.read_text() for path in (source, *sorted(HERE.glob("*.h")))]
-    key = hashlib.sha256("\0".join([*command, *FLAGS, macros, *sources]).encode()).hexdigest()
+    parts = [*command, *FLAGS, macros, *platform.libc_ver(), *sources]
+    key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     built = cache / "capsnmt" / f"{name}-{key[:32]}.so"
     if not built.exists():
