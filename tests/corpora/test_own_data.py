@@ -97,6 +97,13 @@ def test_files_name_their_languages_by_suffix_or_pair(files, run, words, pair, t
     assert kept <= 31
 
 
+def test_files_that_end_in_other_languages_are_named(files, run):
+    shutil.copy("a.en", "a.pl")
+    shutil.copy("a.de", "a.cs")
+    printed = run("--train", "a.pl", "a.cs", "--pair", "en-de", *SMALL)
+    assert "warning: --train a.pl a.cs: a.pl is taken for en, a.cs for de; give" in printed
+
+
 @pytest.mark.parametrize("flags", [[], ["--lowercase"]])
 @pytest.mark.parametrize(
     "other",
