@@ -1,4 +1,4 @@
-"""This machine: the name of its processor, and memory that is kept for large tensors."""
+"""This machine: the name of its processor, cores, and memory that is kept for large tensors."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import re
 import sys
 from pathlib import Path
 
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+"""Those that this process may use: a job has some cores of its node."""
 # malloc.h
 M_TRIM_THRESHOLD = -1
 M_MMAP_MAX = -4

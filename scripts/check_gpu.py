@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import os
 import statistics
 import subprocess
 import sys
@@ -18,6 +17,7 @@ import torch
 from torch import Tensor
 
 from capsnmt.cli import quiet
+from capsnmt.machine import CORES
 from capsnmt.translate.load import load_models
 from scripts import harness
 from scripts.harness import DTYPES, machine, record
@@ -143,7 +143,7 @@ OVERRIDES = {"autocast": "none"}
 
 def tested(_: str, device: str) -> None:
     """Run the tests that need a GPU."""
-    workers = str(min(6, os.cpu_count() or 1))
+    workers = str(min(6, CORES))
     words = [*TESTS, "-q", "-m", "cuda", "-n", workers, "-p", "no:cacheprovider"]
     done = subprocess.run([sys.executable, "-m", "pytest", *words], check=False)
     record(ok=done.returncode == 0, pytest=done.returncode)
@@ -175,7 +175,7 @@ def parts(device: str) -> Dict[str, float]:
 
 def main() -> None:
     """Check all parts, or one."""
-    harness.run_parts(__doc__, KINDS, parts, 5, lambda device: min(12, os.cpu_count() or 1))
+    harness.run_parts(__doc__, KINDS, parts, 5, lambda device: min(12, CORES))
 
 
 if __name__ == "__main__":

@@ -13,12 +13,11 @@ from msgspec.structs import replace
 
 from capsnmt import cli
 from capsnmt.files import bundled_names
+from capsnmt.machine import CORES
 
 if TYPE_CHECKING:
     from capsnmt.corpora.prepare import Preparation
 
-# those that this process may use: a job has some cores of its node
-CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 OF_OWN = ("train", "valid", "test", "vocabulary")
 OF_RECIPES = ("corpora", "local", "mirrors")
 
