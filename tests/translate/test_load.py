@@ -152,15 +152,13 @@ def test_another_dictionary_of_the_same_size_is_warned_of(
     torch.save(state, tmp_path / "old.pt")
     from_pretrained([checkpoint, tmp_path / "old.pt"], data_name_or_path=data)
     assert caplog.text.count("is another dictionary") == 2
-    kept = trained.rename(tmp_path / "kept")  # now only the checkpoint says what it was
-    try:
-        for place in (data, shutil.copytree(data, trained)):
-            caplog.clear()
-            from_pretrained([checkpoint], data_name_or_path=place)
-            assert f"{place}/bin/dict.de.txt is another dictionary" in caplog.text
-        shutil.rmtree(trained)
-    finally:
-        kept.rename(trained)
+    state = load_checkpoint(checkpoint)  # now only the checkpoint says what it was
+    state["cfg"]["task"]["data"] = str(tmp_path / "gone" / "bin")
+    torch.save(state, tmp_path / "gone.pt")
+    for place in (data, shutil.copytree(data, tmp_path / "gone")):
+        caplog.clear()
+        from_pretrained([tmp_path / "gone.pt"], data_name_or_path=place)
+        assert f"{place}/bin/dict.de.txt is another dictionary" in caplog.text
 
 
 def test_calls_as_in_fairseq(runs: Dict[str, Path]) -> None:
