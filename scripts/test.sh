@@ -27,7 +27,7 @@ use_venv "$host"
 chosen=(-m 'not nightly')
 [ "$host" = main ] || chosen=(-m 'not nightly and not one_host')
 bin=$(dirname "$PYTHON")
-shell_files=(.ci/run {data_prep,scripts,tests/slurm}/*.sh)
+shell_files=(.ci/run {data_prep,scripts,tests/*}/*.sh)
 
 # check_types_and_shell : what takes longer than ruff and one core
 check_types_and_shell() {

@@ -142,7 +142,7 @@ def _pieces(split: str, files: Sequence[str], languages: Tuple[str, str]) -> Tup
     if sides == [[], []] and (len(paths) == 2 or is_test):
         sides = [paths[:1], paths[1:]]
         if all(len(code) == 2 for code in codes):  # as those of languages
-            taken = f"{files[0]} is taken for {languages[0]}, {files[1]} for {languages[1]}"
+            taken = ", ".join(map("{} is taken for {}".format, files, languages))
             say(f"warning: {given}: {taken}; give other files or --pair if that is wrong")
     counts, rows = [*map(len, sides)], [[*both] for both in zip(*sides)]
     stems = [[path.rpartition(f".{language_of(path)}")[0] for path in each] for each in sides]

@@ -112,7 +112,9 @@ class SentenceClassificationCriterion(FairseqCriterion):
         # fairseq does not print names with an underscore; the ratios divide their sums
         metrics.log_scalar("_classes", total("classes"))
         metrics.log_derived("accuracy", _accuracy)
-        metrics.log_derived("macro_f1", lambda all: round(macro_f1(all["_classes"].sum), DIGITS))
+        metrics.log_derived(
+            "macro_f1", lambda found: round(macro_f1(found["_classes"].sum), DIGITS)
+        )
         for name in [name for name in logging_outputs[0] if name.startswith(BUCKET)]:
             counts = total(name)
             if counts[1]:

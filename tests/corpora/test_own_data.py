@@ -101,7 +101,9 @@ def test_files_that_end_in_other_languages_are_named(files, run):
     shutil.copy("a.en", "a.pl")
     shutil.copy("a.de", "a.cs")
     printed = run("--train", "a.pl", "a.cs", "--pair", "en-de", *SMALL)
-    assert "warning: --train a.pl a.cs: a.pl is taken for en, a.cs for de; give" in printed
+    assert "warning: --train a.pl a.cs: a.pl is taken for en, a.cs is taken for de; give" in printed
+    alone = run("--train", "a.en", "a.de", "--test", "a.pl", *SMALL[:-1], "out2", ends=2)
+    assert "error: --test a.pl: 1 of 1 files" in alone.splitlines()[-1]
 
 
 @pytest.mark.parametrize("flags", [[], ["--lowercase"]])
