@@ -149,8 +149,9 @@ def chosen_paths(args: argparse.Namespace) -> List[Path]:
                 f"{inputs[0]} is a folder; choose its checkpoints by --last-updates N, "
                 "--last-epochs N or --best K"
             )
-        of_run = inputs[0] / "checkpoints"  # capsnmt-run saves there
-        return choose(of_run if of_run.is_dir() else inputs[0], *choices[0])
+        below = inputs[0] / "checkpoints"  # where capsnmt-run saves those of a run
+        is_run = below.is_dir() and not any(inputs[0].glob("checkpoint*.pt"))
+        return choose(below if is_run else inputs[0], *choices[0])
     if choices:
         raise ConfigurationError(
             f"--{choices[0][0]} chooses checkpoints from one folder, and the input is "

@@ -94,6 +94,8 @@ def test_checkpoints_are_ordered_by_their_numbers(tmp_path: Path) -> None:
     folder = tmp_path / "run" / "checkpoints"  # of capsnmt-run, by the folder of the run
     shutil.copytree(tmp_path, folder)
     assert sources(folder.parent, "--last-updates", 2) == by_update[1:]
+    shutil.copy(folder / by_update[0], folder.parent)  # a --save-dir beside another
+    assert sources(folder.parent, "--last-updates", 1) == by_update[:1]
     assert sources(tmp_path, "--last-epochs", 3) == [f"checkpoint{i}.pt" for i in (9, 10, 11)]
 
 
