@@ -44,8 +44,13 @@ NO_WORDS = {
 # of HTML, or of tokens that Moses has escaped
 ESCAPED = re.compile(r"&(?:apos|quot|amp|lt|gt|bar|bra|ket|#\d+);")
 ESCAPES = "escapes as &apos;, which are taken for words"
+# what ends a sentence or a part of it, of which Moses knows those of Latin letters: Arabic, Indic,
+# Armenian, Ethiopic, Khmer, Burmese, Tibetan
+ENDS = "\u0589\u055d\u060c\u061b\u061f\u06d4\u0964\u0965\u0f0d\u0f0e\u104a\u104b\u1361-\u1368"
+ENDS += "\u17d4\u17d5"
+END_APART = re.compile(rf" [.{ENDS}]$")
 # said where it is in many lines
-TOKENS = "' .' at the end, as tokens, which are tokenised again unless the tokeniser is none"
+TOKENS = "a space before the end, as tokens, which are tokenised again unless the tokeniser is none"
 # a line without these has none of them: most of a corpus is asked only once
 SUSPECT = re.compile("@@|\u2581|##|<|\t|\ufffd|[\x80-\x9f]|\\|\\|\\||^[{[]")
 # the beginning of a file of markup, which is no text of one sentence a line
@@ -97,7 +102,7 @@ class Words:
             forms += [form for form, pattern in NO_WORDS.items() if pattern.search(line)]
         if not self.of_tokens and ESCAPED.search(line):
             forms.append(ESCAPES)
-        if not self.of_tokens and line.endswith(" ."):
+        if not self.of_tokens and END_APART.match(line[-2:]):
             forms.append(TOKENS)
         for form in forms:
             self.found[form] += 1

@@ -8,8 +8,17 @@ from typing import List, Optional, Sequence, Tuple
 
 from capsnmt.cli import ConfigurationError, say
 from capsnmt.evaluation.outputs import Output, Settings, read_lines, read_sentences
-from capsnmt.evaluation.text import END_APART, base_language
-from capsnmt.forms import ESCAPED, MARKED, check_order, check_words, one_form, plain, read_texts
+from capsnmt.evaluation.text import base_language
+from capsnmt.forms import (
+    END_APART,
+    ESCAPED,
+    MARKED,
+    check_order,
+    check_words,
+    one_form,
+    plain,
+    read_texts,
+)
 from capsnmt.lines import blank_lines
 
 TOKENISED = 100  # as many sentences with a space before their end are tokens: sacreBLEU's own limit

@@ -7,6 +7,8 @@ import re
 from dataclasses import dataclass
 from typing import Callable, Optional
 
+from capsnmt.forms import ENDS
+
 REMOVE_BPE = ("none", "subword_nmt", "sentencepiece")
 DETOKENIZE = ("none", "moses")
 LANGUAGE = re.compile(r"[a-zA-Z]{2,3}([-_][a-zA-Z0-9]+)*")
@@ -53,12 +55,7 @@ PLACES = {
     "nl": (rf"(?<!\S)(?<![zZ]o )(?<!\b[mzMZ] )' (?=[tnk]\b|s(?:-| (?:{OF_TIMES})\b))", "'"),
 }
 BETWEEN_DIGITS = re.compile(r"(?<=\d) : (?=\d)")
-# what ends a sentence or a part of it, of which Moses knows those of Latin letters: Arabic, Indic,
-# Armenian, Ethiopic, Khmer, Burmese, Tibetan
-ENDS = "\u0589\u055d\u060c\u061b\u061f\u06d4\u0964\u0965\u0f0d\u0f0e\u104a\u104b\u1361-\u1368"
-ENDS += "\u17d4\u17d5"
 BEFORE_ENDS = re.compile(rf" (?=[{ENDS}])")
-END_APART = re.compile(rf" [.{ENDS}]$")
 # what a tokeniser makes of an address: its parts end where a word follows a word. A question mark
 # belongs to it before NAME =, a colon before a port.
 ADDRESS = re.compile(

@@ -294,7 +294,10 @@ def test_marks_of_subwords_are_no_text(files, run, mark):
 
 @pytest.mark.parametrize(
     ("end", "said"),
-    [(" it &apos;s", "have escapes as &apos;"), (" .", "have ' .' at the end, as tok")],
+    [
+        (" it &apos;s", "have escapes as &apos;"),
+        *((end, "have a space before the end, as tok") for end in (" .", " ।")),
+    ],
 )
 def test_tokens_are_counted(files, run, end, said):
     """Moses would take &apos;s apart; they may be text, as in message catalogues."""
