@@ -23,16 +23,17 @@ from capsnmt.cli import ConfigurationError, OneLineParser, run_command
 from capsnmt.corpora.prepared import PreparedData
 from capsnmt.evaluation.outputs import read_lines
 from capsnmt.evaluation.scores import Spread, spread
-from capsnmt.evaluation.significance import difference_of
+from capsnmt.evaluation.significance import difference_of, holm
 from capsnmt.files import atomic_writer, write_all
 from capsnmt.pages.page import Markdown, Table
 from capsnmt.records import Record
-from capsnmt.report.tables import MINUS, NONE, difference_cell, mean_cell
+from capsnmt.report.tables import MINUS, NONE, difference_cell, mean_cell, p_cell
 from capsnmt.runs.finished import FinishedRun, check_comparable, find_runs
 from capsnmt.runs.trained_rows import group
 from scripts.results import translations
 
 BASELINE = "baseline"
+KEPT = Path(__file__).parents[1] / "results" / "composition.tsv"
 
 
 class Outcome(Record, frozen=True):
@@ -139,8 +140,8 @@ def mean_interval(found: Spread) -> Optional[Tuple[float, float]]:
     return max(0.0, found.mean - half), min(100.0, found.mean + half)
 
 
-def lines(task: str, outcomes: List[Outcome]) -> Iterator[List[str]]:
-    """Yield the cells of each system of a task, the baseline first; Δ is to the baseline."""
+def lines(task: str, outcomes: List[Outcome]) -> Iterator[Tuple[List[str], Dict[str, Any]]]:
+    """Yield cells and the comparison of each system of a task, the baseline first."""
     baseline = None
     for system in sorted({x.system for x in outcomes}, key=lambda name: (name != BASELINE, name)):
         seeds = [x for x in outcomes if x.system == system]
@@ -151,17 +152,17 @@ def lines(task: str, outcomes: List[Outcome]) -> Iterator[List[str]]:
         if system == BASELINE:
             baseline = found
         if baseline is None or system == BASELINE:
-            yield [*cells, NONE, NONE]
+            yield [*cells, NONE, NONE], {}
         else:
+            compared = welch(found, baseline)
             difference = difference_cell(found.mean - baseline.mean)
-            yield [*cells, difference, reach(welch(found, baseline))]
+            yield [*cells, difference, reach(compared.get("welch_interval"))], compared
 
 
-def welch(one: Spread, other: Spread) -> Optional[Tuple[float, float]]:
-    """Return Welch's 95% interval of the difference of two means over seeds."""
+def welch(one: Spread, other: Spread) -> Dict[str, Any]:
+    """Return Welch's comparison of two means over seeds: its 95% interval, and p."""
     ours, theirs = ((np.array(x.values), np.zeros((len(x.values), 1))) for x in (one, other))
-    found: Optional[Tuple[float, float]] = difference_of(ours, theirs).get("welch_interval")
-    return found
+    return difference_of(ours, theirs)
 
 
 def reach(bounds: Optional[Tuple[float, float]]) -> str:
@@ -183,6 +184,28 @@ def outcomes_below(folder: Path) -> Iterator[Outcome]:
             yield from (Outcome.of(task.name, run) for run in row.runs)
 
 
+def table(outcomes: List[Outcome]) -> Table:
+    """Return the table of some outcomes, with p of each difference corrected for their number."""
+    check(outcomes)
+    header = ["task", "system", "parameters", "seeds"]
+    for test_set in outcomes[0].accuracy:
+        header += [test_set, "95%"]
+    tasks = sorted({x.task for x in outcomes})
+    found = [
+        line for task in tasks for line in lines(task, [x for x in outcomes if x.task == task])
+    ]
+    p_values = [compared["welch_p_value"] for _, compared in found if compared]
+    corrected = iter(holm(p_values))
+    cells = [[*line, p_cell(next(corrected) if compared else None)] for line, compared in found]
+    header += [f"Δ {test_set}", "95%", f"p, Holm over {len(p_values)}"]
+    return Table(header, [[*map(Markdown, line)] for line in cells], numeric=2)
+
+
+def suite() -> str:
+    """Return the table of all outcomes that the repository keeps."""
+    return f"{table(read(KEPT))}\n"
+
+
 def main() -> None:
     """Print the table and write it beside the runs."""
     parser = OneLineParser(prog="python -m scripts.composition", description=main.__doc__)
@@ -193,19 +216,11 @@ def main() -> None:
     new = [*outcomes_below(options.runs)]
     found = {(x.task, x.system, x.seed): x for x in [*kept, *new]}
     outcomes = [*found.values()]
-    check(outcomes)
-    header = ["task", "system", "parameters", "seeds"]
-    for test_set in outcomes[0].accuracy:
-        header += [test_set, "95%"]
-    tasks = {
-        task: [x for x in outcomes if x.task == task] for task in sorted({x.task for x in outcomes})
-    }
-    cells = [[*map(Markdown, line)] for task in tasks for line in lines(task, tasks[task])]
-    table = Table([*header, f"Δ {test_set}", "95%"], cells, numeric=2)
-    write_all({options.runs / "composition.md": f"{table}\n".encode()})
+    made = table(outcomes)
+    write_all({options.runs / "composition.md": f"{made}\n".encode()})
     if options.keep is not None:
         keep(outcomes, options.keep)
-    print(table)
+    print(made)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from capsnmt.evaluation.significance import corrected_together
 from capsnmt.files import bundled_folder, write_all
 from capsnmt.pages.plots import drawing, images
 from capsnmt.report.figures import differences
-from scripts import result_tables
+from scripts import composition, result_tables
 from scripts.paper_rows import PAPERS, PaperRow, baseline_of, load_rows, reported_difference
 from scripts.parameter_formulas import extra_parameters
 
@@ -135,6 +135,7 @@ DOCS = Path(__file__).resolve().parent.parent / "docs"
 # page -> its tables, each between a line with its name and END
 PAGES = {
     DOCS / "parameters.md": [parameters],
+    DOCS / "composition.md": [composition.suite],
     DOCS / "configurations.md": [settings, other_rows, configurations],
     DOCS / "results.md": [
         result_tables.differences_to_baseline,

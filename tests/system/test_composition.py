@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Iterator, List, Set
 
 import pytest
+import scipy.stats
 
 from data_prep.composition import TASKS, commands
 from tests.commands import command, is_refusal, succeed
@@ -94,7 +95,8 @@ def test_the_table_counts_whole_sequences_over_seeds(tmp_path: Path) -> None:
     write_run(tmp_path / "reversal", "baseline").joinpath("scores.json").unlink()  # it goes on
     header, _, *lines = succeed("scripts.composition", tmp_path).strip().splitlines()
     table = [[cell.strip() for cell in line.split("|")[1:-1]] for line in (header, *lines)]
-    assert table[0] == ["task", "system", "parameters", "seeds", "test", "95%", "Δ test", "95%"]
+    told = ["task", "system", "parameters", "seeds", "test", "95%", "Δ test", "95%"]
+    assert table[0] == [*told, "p, Holm over 1"]
     for line, (row, counts) in zip(table[1:], right.items()):
         shares = [100 * count / len(REFERENCES) for count in counts]
         mean, std = statistics.mean(shares), statistics.stdev(shares)
@@ -102,8 +104,10 @@ def test_the_table_counts_whole_sequences_over_seeds(tmp_path: Path) -> None:
         low, high = max(0, mean - reach), min(100, mean + reach)
         assert line[:4] == ["copy", f"`{row}`", "6", "3"]
         assert line[4:6] == [f"{mean:.2f} ± {std:.2f}", f"{low:.1f} to {high:.1f}"]
-    assert table[1][6:] == ["–", "–"]
+    assert table[1][6:] == ["–", "–", "–"]
     assert table[2][6] == "+43.33"
+    expected = scipy.stats.ttest_ind(*right.values(), equal_var=False).pvalue
+    assert float(table[2][8]) == pytest.approx(expected, abs=5e-4)
     assert (tmp_path / "composition.md").read_text("utf-8").splitlines() == [header, _, *lines]
     kept = tmp_path / "kept" / "outcomes.tsv"
     assert succeed("scripts.composition", tmp_path, "--keep", kept) == f"{header}\n{_}\n" + "".join(
