@@ -22,11 +22,13 @@ import hashlib
 import html
 import io
 import re
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, Mapping, Sequence
 from urllib.parse import quote, unquote
 
+from capsnmt.cli import say
 from capsnmt.files import write_all
 from capsnmt.pages.plots import drawing, images, inline_svg
 
@@ -132,7 +134,16 @@ def write_page(
     pictures: Dict[str, str] = {}
     with drawing():
         for name, draw in figures.items():
-            for suffix, image in images(draw()).items():
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                drawn = images(draw())
+            boxes = {text for each in caught if "missing from" in (text := str(each.message))}
+            if boxes:
+                say(
+                    f"warning: {folder / name}.png has boxes for {len(boxes)} character(s) that "
+                    f"its font lacks; {name}.svg has the characters, for a program with other fonts"
+                )
+            for suffix, image in drawn.items():
                 contents[folder / f"{name}.{suffix}"] = image
             pictures[f"{name}.png"] = inline_svg(contents[folder / f"{name}.svg"], name)
     markdown = _environment(template.parent, finalize=escape)

@@ -92,6 +92,29 @@ def test_all_files_are_written_the_same_each_time(path: Path, tmp_path: Path) ->
     assert b"#010203" not in found["test.html"]  # where it takes the page's ink
 
 
+@pytest.mark.parametrize(
+    ("named", "expected"),
+    [
+        ("漢字", "one.png has boxes for 2 character(s) that its font lacks; one.svg has"),
+        ("it", ""),
+    ],
+)
+def test_characters_that_a_picture_cannot_show_are_counted(
+    named: str, expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def drawn() -> Any:
+        figure = figure_of(3)
+        figure.suptitle(named)
+        return figure
+
+    template = tmp_path / "test.md.j2"
+    template.write_text("# it\n", "utf-8")
+    write_page(template, tmp_path, {}, {"one": drawn}, {})
+    error = capsys.readouterr().err
+    assert expected in error
+    assert bool(expected) == bool(error)
+
+
 def test_figures_ignore_the_users_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     def figure() -> bytes:
         with drawing():
