@@ -115,6 +115,18 @@ def test_characters_that_a_picture_cannot_show_are_counted(
     assert bool(expected) == bool(error)
 
 
+def test_figures_of_an_earlier_page_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = write(tmp_path)
+    for name in ("left.svg", "left.png", "folder/old.svg", "folder/old.png", "own.svg"):
+        (page.parent / name).write_text("", "utf-8")
+    assert not capsys.readouterr().err
+    write(tmp_path)
+    assert "2 figure(s) in" in (error := capsys.readouterr().err)
+    assert "such as left.svg" in error
+
+
 def test_figures_ignore_the_users_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     def figure() -> bytes:
         with drawing():
