@@ -17,7 +17,8 @@ from capsnmt.analysis.model import AnalysedModel, NamedCheckpoint, Scope, load
 from capsnmt.analysis.plots import Figure
 from capsnmt.analysis.sentences import Sentences
 from capsnmt.cli import say
-from capsnmt.pages.page import Table, csv_text, write_page
+from capsnmt.files import sha256
+from capsnmt.pages.page import DIGEST, Table, csv_text, write_page
 
 HERE = Path(__file__).parent
 DIGITS = 6
@@ -118,7 +119,10 @@ def write(findings: Findings, output: Path, command: str) -> Path:
         if path.exists():
             say(f"warning: {path} is of an earlier analysis")
     systems = [
-        [each.name, f"{findings.sentences[each.name]:,}", str(each.path), str(each.data)]
+        [
+            *(each.name, f"{findings.sentences[each.name]:,}", str(each.path), str(each.data)),
+            sha256(each.path)[:DIGEST],
+        ]
         for each in findings.checkpoints
     ]
     context = {
@@ -127,7 +131,7 @@ def write(findings: Findings, output: Path, command: str) -> Path:
         "figures": figures,
         "tables": {name: page_table(rows) for name, rows in tables.items()},
         "command": command,
-        "systems": Table(["system", "sentences", "checkpoint", "data"], systems),
+        "systems": Table(["system", "sentences", "checkpoint", "data", "SHA-256"], systems),
     }
     drawn = {f"figures/{each.name}": each.draw for of in figures.values() for each in of}
     return write_page(HERE / "analysis.md.j2", output, context, drawn, files, extra, script)

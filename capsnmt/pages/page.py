@@ -34,6 +34,7 @@ from capsnmt.pages.plots import drawing, images, inline_svg
 
 SPECIAL = re.compile(r"([\\`*_{}\[\]#|~$])")
 HTML = re.compile(r"&|>|<(?=[^\s\d])")
+DIGEST = 12  # digits of a checksum, by which a page names a file
 SHELL = Path(__file__).with_name("page.html.j2")
 
 

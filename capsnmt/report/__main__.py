@@ -13,7 +13,6 @@ from capsnmt.cli import OneLineParser, at_least, command, require
 from capsnmt.configurations.schema import SENTENCE_TASKS
 
 TEMPLATE = Path(__file__).with_name("report.md.j2")
-ANALYSES = ("analysis.html", "analysis/analysis.html")  # where capsnmt-analyse may have written
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -43,7 +42,7 @@ def main(argv: List[str]) -> None:
     from capsnmt.pages.plots import Figures
     from capsnmt.report.classifier_runs import logical_inference, probing
     from capsnmt.report.tables import scores_csv, versions
-    from capsnmt.report.translation_runs import translation
+    from capsnmt.report.translation_runs import analysis_of, translation
     from capsnmt.runs.finished import distinct_names, find_runs
 
     runs = find_runs(args.runs)
@@ -56,7 +55,7 @@ def main(argv: List[str]) -> None:
     devices = {(part.device, part.device_name) for run in runs for part in run.training.parts}
     values = {
         "title": args.title,
-        "analysis": next((each for each in ANALYSES if (args.output / each).is_file()), None),
+        "analysis": analysis_of(args.output, runs),
         "commands": [shlex.join(["capsnmt-run", *words]) for words in launched if words],
         "initial": {
             name: run.training.initial

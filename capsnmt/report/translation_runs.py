@@ -8,15 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Dict, Iterator, Mapping, Optional, Sequence, Tuple
 
-from capsnmt.cli import ConfigurationError
+from capsnmt.cli import ConfigurationError, say
 from capsnmt.corpora.prepared import DataManifest, PreparedData
 from capsnmt.evaluation.outputs import read_lines
 from capsnmt.evaluation.scores import COMPARABLE, Comparison, Evaluations, common_metrics
 from capsnmt.evaluation.significance import corrected_together
 from capsnmt.evaluation.table import said_of_seeds
 from capsnmt.evaluation.test_set import check_count
-from capsnmt.files import content_of
-from capsnmt.pages.page import Markdown, Table, code
+from capsnmt.files import content_of, sha256
+from capsnmt.pages.page import DIGEST, Markdown, Table, code
 from capsnmt.pages.plots import Figures
 from capsnmt.report import tables
 from capsnmt.report.figures import differences, learning_curves, means_by_category
@@ -34,6 +34,7 @@ from capsnmt.runs.trained_rows import (
 )
 
 SEED = 1  # draws the sample translations
+ANALYSES = ("analysis.html", "analysis/analysis.html")  # where capsnmt-analyse may have written
 
 
 def translation(runs: Sequence[FinishedRun], sample_count: int) -> Tuple[Dict[str, Any], Figures]:
@@ -80,6 +81,22 @@ def translation(runs: Sequence[FinishedRun], sample_count: int) -> Tuple[Dict[st
         values["family"] = sum(each.p_value is not None for each in shown)
     values["results"] = tables.results(rows, test_sets, compared)
     return values, figures
+
+
+def analysis_of(folder: Path, runs: Sequence[FinishedRun]) -> Optional[Dict[str, Any]]:
+    """Return the page of an analysis in a folder, and the runs whose models it is of.
+
+    ``None``, with a warning, if it is of none of them, as after another training.
+    """
+    models = [(name, run.model) for name, run in zip(distinct_names(runs), runs)]
+    for page in ANALYSES:
+        if (folder / page).is_file():
+            text = (folder / page).read_text("utf-8")
+            found = [x for x, path in models if path.is_file() and sha256(path)[:DIGEST] in text]
+            if found:
+                return {"page": page, "models": found}
+            say(f"warning: {folder / page} is of none of these models, and not linked; renew it")
+    return None
 
 
 def _compared(rows: Sequence[TrainedRow]) -> Optional[Evaluations]:

@@ -19,7 +19,10 @@ import pytest
 
 from capsnmt.evaluation.__main__ import main as evaluate
 from capsnmt.evaluation.scores import METRICS
+from capsnmt.files import sha256
 from capsnmt.report import __main__ as report
+from capsnmt.report.translation_runs import analysis_of
+from capsnmt.runs.finished import FinishedRun
 from tests.report import finished_runs
 from tests.report.finished_runs import (
     REFERENCES,
@@ -189,14 +192,34 @@ def test_samples_are_the_text_that_is_scored(output: Path) -> None:
         assert f"| em\\_routing | {text} |" in page(runs(output), "--samples", "1")
 
 
+def write_analysis(folder: Path, run: Path) -> FinishedRun:
+    """The page of an analysis of a run's model."""
+    found, page = FinishedRun(run), folder / "analysis/analysis.html"
+    for path in (page, found.model):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    found.model.write_bytes(b"a model")
+    page.write_text(f"the page of {sha256(found.model)[:12]}", "utf-8")
+    return found
+
+
+def test_an_analysis_of_other_models_is_not_linked(
+    output: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = write_analysis(output, output / RUN)
+    linked = {"page": "analysis/analysis.html", "models": ["em_routing"]}
+    assert analysis_of(output, [FinishedRun(output / "baseline/seed-1"), run]) == linked
+    run.model.write_bytes(b"trained again")
+    assert analysis_of(output, [run]) is None
+    assert "analysis.html is of none of these models" in capsys.readouterr().err
+
+
 def test_every_text_of_a_record_is_text(output: Path) -> None:
     evil = "</code></summary><script>alert(1)</script>`` | *b*"
     run, folder = output / RUN, output / "report"
     write_generated(run / "generate-test.txt", [evil, *TRANSLATIONS["em_routing"][1:]])
     edit(run / "config.json", lambda config: config.update(command=["x", evil]))
     edit(run / "training.json", lambda training: training.update({"device-name": evil}))
-    (folder / "analysis").mkdir(parents=True)
-    (folder / "analysis/analysis.html").write_text("the page", "utf-8")
+    write_analysis(folder, output / RUN)
     flags = ["--title", evil, "--samples", str(SENTENCES)]
     assert report.main([*runs(output), "--output", str(folder), *flags]) == 0
     content = (folder / "report.html").read_text("utf-8")
