@@ -52,15 +52,15 @@ class LearningCurve:
         """Wall-clock seconds of the training; ``None`` if the log has no times.
 
         **D**: only updates that are part of the final model count, not those that a killed training
-        made after its last checkpoint.
+        made after its last checkpoint; those after the last entry count as the mean of the others.
         """
-        return sum(self.seconds.values()) if self.seconds else None
+        seconds = sum(self.seconds.values())
+        return seconds * self.updates / max(self.seconds) if self.seconds else None
 
     @property
     def tokens_per_second(self) -> Optional[float]:
         """Target tokens per second of training; ``None`` if the log has no times."""
-        seconds = self.training_seconds
-        return sum(self.words.values()) / seconds if seconds else None
+        return sum(self.words.values()) / sum(self.seconds.values()) if self.seconds else None
 
     def forget_from(self, update: float) -> None:
         """Drop the entries of this and later updates, which a resumed training repeats."""
