@@ -221,6 +221,29 @@ def test_a_browser_shows_the_page_without_an_error_or_an_outside_request(
             assert not page.locator(".figure svg [id$='patch_1']").first.is_visible()
 
 
+@pytest.mark.system
+@pytest.mark.parametrize(
+    ("text", "leftmost"), [("שלום.", "."), ("12 (שלום)!", "!"), ("a, 5.", "a")]
+)
+def test_a_cell_is_in_the_direction_of_its_text(
+    text: str, leftmost: str, tmp_path: Path, browser: Any
+) -> None:
+    template = tmp_path / "test.md.j2"
+    template.write_text("# it\n\n{{ table }}\n", "utf-8")
+    table = Table(["reference", "text"], [["it", text]])
+    with opened(browser, write_page(template, tmp_path, {"table": table}, {}, {})) as page:
+        places = page.evaluate(
+            """() => {
+                const node = document.querySelector("td").firstChild, range = new Range();
+                return [...node.data].map((_, i) => {
+                    range.setStart(node, i); range.setEnd(node, i + 1);
+                    return range.getBoundingClientRect().left;
+                });
+            }"""
+        )
+    assert text[places.index(min(places))] == leftmost
+
+
 # --- figures
 
 
