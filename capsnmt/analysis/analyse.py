@@ -18,7 +18,7 @@ from capsnmt.analysis.plots import Figure
 from capsnmt.analysis.sentences import Sentences
 from capsnmt.cli import say
 from capsnmt.files import sha256
-from capsnmt.pages.page import DIGEST, Table, csv_text, write_page
+from capsnmt.pages.page import Table, csv_text, write_page
 
 HERE = Path(__file__).parent
 DIGITS = 6
@@ -115,13 +115,10 @@ def write(findings: Findings, output: Path, command: str) -> Path:
         data = data.replace("<", "\\u003c")  # so that nothing ends the element
         extra = (HERE / "browser.html").read_text("utf-8").replace("DATA", data)
         script = (HERE / "browser.js").read_text("utf-8")
-    for path in (output / f"{name}.csv" for name in ANALYSES if name not in findings.of):
-        if path.exists():
-            say(f"warning: {path} is of an earlier analysis")
     systems = [
         [
             *(each.name, f"{findings.sentences[each.name]:,}", str(each.path), str(each.data)),
-            sha256(each.path)[:DIGEST],
+            sha256(each.path)[:12],
         ]
         for each in findings.checkpoints
     ]
@@ -134,6 +131,10 @@ def write(findings: Findings, output: Path, command: str) -> Path:
         "systems": Table(["system", "sentences", "checkpoint", "data", "SHA-256"], systems),
     }
     drawn = {f"figures/{each.name}": each.draw for of in figures.values() for each in of}
+    left = [output / f"{name}.csv" for name in ANALYSES if name not in findings.of]
+    left += [x for x in sorted(output.glob("figures/*")) if f"figures/{x.stem}" not in drawn]
+    if found := [path.name for path in left if path.exists()]:
+        say(f"warning: {len(found)} file(s) in {output} are of an earlier analysis: {found[0]}, ..")
     return write_page(HERE / "analysis.md.j2", output, context, drawn, files, extra, script)
 
 

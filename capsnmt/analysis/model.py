@@ -74,11 +74,6 @@ class AnalysedModel:
         marks = marks_of(dictionary.symbols)
         return {x: dictionary.string(self.dataset[x]["target"], marks) for x in self.chosen}
 
-    @property
-    def lengths(self) -> Any:
-        """The tokens of the longer side of every sentence of the subset."""
-        return lengths_of(self.dataset)
-
     def batches(self, progress: str = "") -> Iterator[Batch]:
         """Yield the chosen sentences in batches, on the model's device, with a progress bar."""
         label = f"{self.name}, {progress}" if progress else self.name
@@ -102,7 +97,8 @@ class AnalysedModel:
         """Return the model with some of its sentences, chosen at random, in batches as large."""
         order = np.random.RandomState(self.scope.seed).permutation(len(self.dataset))
         drawn = order[np.isin(order, self.chosen)][:sentences]
-        largest = max(len(numbers) * self.lengths[numbers].max() for numbers in self.numbers)
+        lengths = lengths_of(self.dataset)
+        largest = max(len(numbers) * lengths[numbers].max() for numbers in self.numbers)
         return replace(self, numbers=in_batches(self.dataset, drawn, largest))
 
 

@@ -19,6 +19,7 @@ from capsnmt.analysis.base import (
     RoutingCall,
     StackStates,
 )
+from capsnmt.analysis.model import lengths_of
 from capsnmt.analysis.plots import PANELS, Figure, matrices
 
 DRAWN = "enc-self"  # the attention of the figure
@@ -83,7 +84,7 @@ class Sentences(Analysis):
         if not count:
             raise NotApplicableError("--browser-sentences is 0")
         self.dictionaries = model.task.source_dictionary, model.task.target_dictionary
-        lengths = model.lengths
+        lengths = lengths_of(model.dataset)
         short = [number for number in model.chosen if lengths[number] <= LONGEST]
         short = short or [min(model.chosen, key=lengths.__getitem__)]
         self.kept: Dict[int, Sentence] = {number: Sentence() for number in short[:count]}

@@ -34,7 +34,6 @@ from capsnmt.pages.plots import drawing, images, inline_svg
 
 SPECIAL = re.compile(r"([\\`*_{}\[\]#|~$])")
 HTML = re.compile(r"&|>|<(?=[^\s\d])")
-DIGEST = 12  # digits of a checksum, by which a page names a file
 SHELL = Path(__file__).with_name("page.html.j2")
 
 
@@ -147,17 +146,6 @@ def write_page(
             for suffix, image in drawn.items():
                 contents[folder / f"{name}.{suffix}"] = image
             pictures[f"{name}.png"] = inline_svg(contents[folder / f"{name}.svg"], name)
-    left = [
-        path
-        for place in sorted({(folder / name).parent for name in figures})
-        for path in sorted(place.glob("*.svg"))
-        if path not in contents and path.with_suffix(".png").exists()
-    ]
-    if left:
-        say(
-            f"warning: {len(left)} figure(s) in {left[0].parent} are of an earlier page, such as "
-            f"{left[0].name}; delete them"
-        )
     markdown = _environment(template.parent, finalize=escape)
     markdown.globals.update(block=block, code=code, picture=picture)
     text = markdown.get_template(template.name).render(context)

@@ -16,7 +16,7 @@ from capsnmt.evaluation.significance import corrected_together
 from capsnmt.evaluation.table import said_of_seeds
 from capsnmt.evaluation.test_set import check_count
 from capsnmt.files import content_of, sha256
-from capsnmt.pages.page import DIGEST, Markdown, Table, code
+from capsnmt.pages.page import Markdown, Table, code
 from capsnmt.pages.plots import Figures
 from capsnmt.report import tables
 from capsnmt.report.figures import differences, learning_curves, means_by_category
@@ -92,7 +92,7 @@ def analysis_of(folder: Path, runs: Sequence[FinishedRun]) -> Optional[Dict[str,
     for page in ANALYSES:
         if (folder / page).is_file():
             text = (folder / page).read_text("utf-8")
-            found = [x for x, path in models if path.is_file() and sha256(path)[:DIGEST] in text]
+            found = [x for x, path in models if path.is_file() and sha256(path)[:12] in text]
             if found:
                 return {"page": page, "models": found}
             say(f"warning: {folder / page} is of none of these models, and not linked; renew it")

@@ -135,10 +135,13 @@ def test_a_number_that_is_none_leaves_its_cell_empty() -> None:
     assert csv_text(table(analysis, {"it": analysis})) == "system,x,y\nit,,1\nit,,1.234568\n"
 
 
-def test_numbers_that_an_earlier_analysis_left_are_told(tmp_path: Path, capsys: Any) -> None:
-    (tmp_path / "agreement.csv").touch()
+def test_what_an_earlier_analysis_left_is_told(tmp_path: Path, capsys: Any) -> None:
+    (tmp_path / "figures").mkdir()
+    for name in ("agreement.csv", "figures/distance.png", "figures/distance.svg", "own.csv"):
+        (tmp_path / name).touch()
     write(Findings((), SCOPE), tmp_path, "capsnmt-analyse")
-    assert "agreement.csv is of an earlier analysis" in capsys.readouterr().err
+    assert "3 file(s)" in (error := capsys.readouterr().err)
+    assert "are of an earlier analysis: agreement.csv, .." in error
 
 
 def test_models_that_read_other_sentences_than_the_first_are_named(
