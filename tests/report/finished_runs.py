@@ -198,14 +198,9 @@ def write_swept(output: Path) -> None:
         name = f"em_routing_layer-capsules-{value}"
         shutil.copytree(output / "em_routing", output / name)
         sweep = {"row": "em_routing", "flag": "layer-capsules", "value": value}
-        edit(
-            output / name / "seed-1/config.json",
-            lambda config, row=name, sweep=sweep: config.update(row=row, sweep=sweep),
-        )
-        edit(
-            output / name / "seed-1/scores.json",
-            lambda scores, row=name: scores[TEST_SET]["systems"][-1].update(name=row),
-        )
+        put("config.json", "row", value=name)(output / name / "seed-1")
+        put("config.json", "sweep", value=sweep)(output / name / "seed-1")
+        put("scores.json", TEST_SET, "systems", -1, "name", value=name)(output / name / "seed-1")
         add_seeds(output, name, [20.0 + value / 100 + seed for seed in (1, 2)], [0.02, 0.02])
     shutil.rmtree(output / "em_routing")
 
