@@ -116,11 +116,8 @@ def write(findings: Findings, output: Path, command: str) -> Path:
         extra = (HERE / "browser.html").read_text("utf-8").replace("DATA", data)
         script = (HERE / "browser.js").read_text("utf-8")
     systems = [
-        [
-            *(each.name, f"{findings.sentences[each.name]:,}", str(each.path), str(each.data)),
-            sha256(each.path)[:12],
-        ]
-        for each in findings.checkpoints
+        [x.name, f"{findings.sentences[x.name]:,}", str(x.path), str(x.data), sha256(x.path)[:12]]
+        for x in findings.checkpoints
     ]
     context = {
         "findings": findings,

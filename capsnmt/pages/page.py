@@ -139,10 +139,8 @@ def write_page(
                 drawn = images(draw())
             boxes = {text for each in caught if "missing from" in (text := str(each.message))}
             if boxes:
-                say(
-                    f"warning: {folder / name}.png has boxes for {len(boxes)} character(s) that "
-                    f"its font lacks; {name}.svg has the characters, for a program with other fonts"
-                )
+                lacking = f"{len(boxes)} character(s) that its font lacks; take {name}.svg"
+                say(f"warning: {folder / name}.png has boxes for {lacking}")
             for suffix, image in drawn.items():
                 contents[folder / f"{name}.{suffix}"] = image
             pictures[f"{name}.png"] = inline_svg(contents[folder / f"{name}.svg"], name)

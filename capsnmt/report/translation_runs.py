@@ -84,10 +84,7 @@ def translation(runs: Sequence[FinishedRun], sample_count: int) -> Tuple[Dict[st
 
 
 def analysis_of(folder: Path, runs: Sequence[FinishedRun]) -> Optional[Dict[str, Any]]:
-    """Return the page of an analysis in a folder, and the runs whose models it is of.
-
-    ``None``, with a warning, if it is of none of them, as after another training.
-    """
+    """Return the page of an analysis of some of these models, with their names; else ``None``."""
     models = [(name, run.model) for name, run in zip(distinct_names(runs), runs)]
     for page in ANALYSES:
         if (folder / page).is_file():
@@ -128,7 +125,9 @@ def _differing(runs: Sequence[FinishedRun], rows: Sequence[TrainedRow]) -> Itera
     elif any([*data_differences(runs[0].training, run.training)] for run in runs):
         yield "training or validation texts"
     yield from sorted({key for run in runs for key, *_ in decoding_differences(runs[0], run)})
-    yield from (f"precisions of seeds ({x.name})" for x in rows if len(x.precisions) > 1)
+    if len({each for x in rows for each in x.precisions}) > 1:
+        each = (f"{x.name} {' and '.join(x.precisions)}" for x in rows)
+        yield f"precisions ({'; '.join(each)})"
 
 
 def _test_set(

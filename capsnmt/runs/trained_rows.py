@@ -195,7 +195,7 @@ class TrainedRow:
     @property
     def precisions(self) -> List[str]:
         """The precisions of its runs, which may be launched on machines with others."""
-        return sorted({str(run.settings.precision) for run in self.runs})
+        return sorted({run.settings.precision or "fp32" for run in self.runs})
 
     def by_length(self, test_set: str) -> Dict[str, Spread]:
         """BLEU of each bucket of source lengths that has sentences, over the seeds."""
@@ -212,8 +212,8 @@ class TrainedRow:
     def speed_against(self, baseline: TrainedRow) -> Optional[float]:
         """Training speed relative to the baseline's.
 
-        **D**: ``None`` unless all parts of all runs had the same device and number of threads: any
-        other ratio compares machines, not models.
+        **D**: ``None`` unless all runs had the same precision, and all their parts the same device
+        and number of threads: any other ratio compares machines, not models.
         """
         machines = {
             # older records have no threads
@@ -221,8 +221,9 @@ class TrainedRow:
             for run in [*self.runs, *baseline.runs]
             for each in run.training.parts
         }
+        precisions = {*self.precisions, *baseline.precisions}
         own, other = self.tokens_per_second, baseline.tokens_per_second
-        if len(machines) > 1 or own is None or not other:
+        if max(len(machines), len(precisions)) > 1 or own is None or not other:
             return None
         return own / other
 

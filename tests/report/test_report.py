@@ -192,24 +192,15 @@ def test_samples_are_the_text_that_is_scored(output: Path) -> None:
         assert f"| em\\_routing | {text} |" in page(runs(output), "--samples", "1")
 
 
-def write_analysis(folder: Path, run: Path) -> FinishedRun:
-    """The page of an analysis of a run's model."""
-    found, page = FinishedRun(run), folder / "analysis/analysis.html"
-    for path in (page, found.model):
-        path.parent.mkdir(parents=True, exist_ok=True)
-    found.model.write_bytes(b"a model")
-    page.write_text(f"the page of {sha256(found.model)[:12]}", "utf-8")
-    return found
-
-
-def test_an_analysis_of_other_models_is_not_linked(
+def test_an_analysis_is_linked_if_it_is_of_one_of_the_models(
     output: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = write_analysis(output, output / RUN)
-    linked = {"page": "analysis/analysis.html", "models": ["em_routing"]}
-    assert analysis_of(output, [FinishedRun(output / "baseline/seed-1"), run]) == linked
-    run.model.write_bytes(b"trained again")
-    assert analysis_of(output, [run]) is None
+    both = [FinishedRun(output / row / "seed-1") for row in TRANSLATIONS]
+    both[1].model.touch()
+    (output / "analysis.html").write_text(f"of {sha256(both[1].model)[:12]}", "utf-8")
+    assert analysis_of(output, both) == {"page": "analysis.html", "models": ["em_routing"]}
+    both[1].model.write_text("trained again", "utf-8")
+    assert analysis_of(output, both) is None
     assert "analysis.html is of none of these models" in capsys.readouterr().err
 
 
@@ -219,7 +210,9 @@ def test_every_text_of_a_record_is_text(output: Path) -> None:
     write_generated(run / "generate-test.txt", [evil, *TRANSLATIONS["em_routing"][1:]])
     edit(run / "config.json", lambda config: config.update(command=["x", evil]))
     edit(run / "training.json", lambda training: training.update({"device-name": evil}))
-    write_analysis(folder, output / RUN)
+    (folder / "analysis").mkdir(parents=True)
+    FinishedRun(run).model.touch()
+    (folder / "analysis/analysis.html").write_text(sha256(FinishedRun(run).model), "utf-8")
     flags = ["--title", evil, "--samples", str(SENTENCES)]
     assert report.main([*runs(output), "--output", str(folder), *flags]) == 0
     content = (folder / "report.html").read_text("utf-8")
@@ -305,7 +298,7 @@ def compared(output: Path, folders: Sequence[str]) -> Path:
 
 
 @pytest.mark.parametrize(
-    "key", ["device", "device-name", "threads", "earlier", "older", "no times"]
+    "key", ["device", "device-name", "threads", "precision", "earlier", "older", "no times"]
 )
 def test_speeds_of_different_machines_have_no_ratio(output: Path, key: str) -> None:
     run, speed = output / RUN, "57/s"
@@ -313,6 +306,9 @@ def test_speeds_of_different_machines_have_no_ratio(output: Path, key: str) -> N
         log = (run / "train.log").read_text("utf-8")
         (run / "train.log").write_text(log.replace('"wps"', '"-"'), "utf-8")
         speed = "–"
+    elif key == "precision":
+        put("config.json", "settings", key, value="bf16")(run)
+        assert "different precisions (baseline fp32; em\\_routing bf16)" in page([output])
     elif key == "older":  # its training.json has no threads
         edit(run / "config.json", lambda config: config["device"].update(threads=2))
     else:

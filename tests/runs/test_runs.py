@@ -257,22 +257,12 @@ def add_seed(
 ) -> RunFolder:
     """Another seed, of which every metric is ``score``."""
     folder = RunFolder(shutil.copytree(first, row / f"seed-{seed}"))
-
-    def change(config: Dict[str, Any]) -> None:
-        config["seed"] = seed
-        config["settings"]["train"].update(train)
-
-    def set_scores(scores: Dict[str, Any]) -> None:
-        for metric in METRICS:
-            (output,) = scores["test"]["systems"][0]["outputs"]
-            output["scores"][metric]["score"] = score
-
-    edit(folder.config, change)
-    edit(folder.scores, set_scores)
+    put("config.json", "seed", value=seed)(folder.path)
+    edit(folder.config, lambda config: config["settings"]["train"].update(train))
+    edit_scores(folder.path, lambda scores: [scores[x].update(score=score) for x in METRICS])
     if initial_updates is not None:
         initial = {"row": "baseline", "checkpoint": "a.pt", "checksum": str(seed)}
-        initial = {**initial, "updates": initial_updates}
-        edit(folder.training, lambda training: training.update(initial=initial))
+        put("training.json", "initial", value={**initial, "updates": initial_updates})(folder.path)
     return folder
 
 
@@ -340,7 +330,7 @@ def test_seeds_of_several_precisions_are_named(
     assert summary_of(runs[0])["seeds"] == [1, 2]
     warning = "warning: em_routing: the mean is of seeds in bf16 and fp32"
     assert warning in capsys.readouterr().err
-    assert "different precisions of seeds (em\\_routing)" in page([tmp_path])
+    assert "different precisions (em\\_routing bf16 and fp32)" in page([tmp_path])
 
 
 @pytest.mark.parametrize("record", ["config.json", "training.json"])
