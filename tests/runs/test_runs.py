@@ -161,13 +161,6 @@ def test_a_training_killed_anywhere_has_the_curve_of_an_uninterrupted_one(kills:
     assert curve.updates == end
 
 
-def test_updates_after_the_last_entry_take_their_time() -> None:
-    log = ['{"loss": "9", "num_updates": "100", "wps": "10", "wpb": "20"}']
-    log.append('{"epoch": 1, "train_loss": "9", "train_num_updates": "150"}')
-    curve = parse_train_log(log)
-    assert (curve.training_seconds, curve.tokens_per_second) == (300, 10)
-
-
 def test_a_training_that_ends_at_a_checkpoint_it_had_passed_ends_there() -> None:
     """As by --max-update, after a kill."""
     assert parse_train_log(trained(0, 8), 6) == parse_train_log(trained(0, 6))
@@ -222,6 +215,8 @@ def test_a_training_without_validation_ends_where_its_last_epoch_does() -> None:
     assert (parse_train_log(log).updates, parse_train_log(log).epoch) == (10, 1)
     curve = parse_train_log([*log, ends[1]])
     assert (curve.updates, curve.epoch) == (12, 2)
+    # updates after the last entry that has a time take as long
+    assert (curve.training_seconds, curve.tokens_per_second) == pytest.approx((24, 450.5))
     again = parse_train_log([*log, ends[1], '{"loss": "3", "num_updates": "9"}'])
     assert (again.updates, again.epoch) == (9, 0)
 
