@@ -3,17 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from typing import (
-    Any,
-    Callable,
-    ClassVar,
-    ContextManager,
-    Dict,
-    Iterator,
-    List,
-    Sequence,
-    Tuple,
-)
+from typing import Any, Callable, ClassVar, ContextManager, Dict, Iterator, List, Sequence, Tuple
 from unittest import mock
 
 import torch

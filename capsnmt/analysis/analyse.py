@@ -55,9 +55,7 @@ class Findings:
 
 
 def analyse(
-    checkpoints: Sequence[NamedCheckpoint],
-    scope: Scope,
-    only: Sequence[str] = tuple(ANALYSES),
+    checkpoints: Sequence[NamedCheckpoint], scope: Scope, only: Sequence[str] = tuple(ANALYSES)
 ) -> Findings:
     """Run analyses on each model; a checkpoint that cannot be loaded ends it before the first."""
     texts = {each.name: load(each, scope).references for each in checkpoints[1:]}

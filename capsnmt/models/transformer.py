@@ -14,13 +14,7 @@ from fairseq.models.transformer.transformer_legacy import base_architecture
 from omegaconf import OmegaConf
 
 from capsnmt.checkpoints.initialise import initialise_from, resumes
-from capsnmt.checkpoints.load import (
-    SIDES,
-    WORDS,
-    check_dictionary,
-    dictionary_of,
-    words_of,
-)
+from capsnmt.checkpoints.load import SIDES, WORDS, check_dictionary, dictionary_of, words_of
 from capsnmt.host import load_plugin
 from capsnmt.machine import keep_freed_memory
 from capsnmt.models.config import MECHANISMS

@@ -18,8 +18,7 @@ TEMPLATE = Path(__file__).with_name("report.md.j2")
 def build_parser() -> argparse.ArgumentParser:
     """Build the parser of ``capsnmt-report``."""
     parser = OneLineParser(
-        prog="capsnmt-report",
-        description="Write report.html and report.md about finished runs.",
+        prog="capsnmt-report", description="Write report.html and report.md about finished runs."
     )
     add = parser.add_argument
     folders = "a run, all seeds of a row or all rows; give the baseline first"

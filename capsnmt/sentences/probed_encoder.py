@@ -17,12 +17,7 @@ from fairseq.models.transformer.transformer_config import (
 from fairseq.models.transformer.transformer_legacy import base_architecture
 from fairseq.utils import safe_hasattr
 
-from capsnmt.checkpoints.load import (
-    SIDES,
-    check_dictionary,
-    load_checkpoint,
-    settings_of,
-)
+from capsnmt.checkpoints.load import SIDES, check_dictionary, load_checkpoint, settings_of
 from capsnmt.cli import ConfigurationError
 from capsnmt.models.config import MECHANISMS, defaults
 from capsnmt.models.switches import declared, flag, spelled

@@ -17,15 +17,7 @@ from capsnmt.analysis.model import NamedCheckpoint, Scope
 from capsnmt.checkpoints.load import save_checkpoint
 from capsnmt.modules.attention import Attention
 from capsnmt.routing.recording import record_routing
-from tests.support import (
-    SMALL,
-    TASK,
-    build,
-    parse,
-    randomise_special_starts,
-    sentences,
-    shifted,
-)
+from tests.support import SMALL, TASK, build, parse, randomise_special_starts, sentences, shifted
 
 Flags = Tuple[str, ...]
 LENGTHS = (5, 2, 7, 4, 3)

@@ -22,14 +22,7 @@ from capsnmt.analysis.sentences import Sentences
 from capsnmt.models import PRESETS
 from tests.analysis import oracles
 from tests.analysis.oracles import CALLS, Rows
-from tests.analysis.small_models import (
-    LENGTHS,
-    Flags,
-    analysed,
-    of_each_sentence,
-    precise,
-    rows_of,
-)
+from tests.analysis.small_models import LENGTHS, Flags, analysed, of_each_sentence, precise, rows_of
 from tests.support import EVERYWHERE, NORM, TASK
 
 TRANSFORMER = "capsnmt_transformer"

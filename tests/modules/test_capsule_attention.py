@@ -11,15 +11,7 @@ from torch import Tensor, nn
 
 from capsnmt.models.attention import HostedCapsuleAttention as CapsuleAttention
 from capsnmt.modules.capsule_attention import ENCODER_ROUTINGS
-from tests.modules.attention_oracle import (
-    FUTURE,
-    HEADS,
-    LENGTH,
-    PADDINGS,
-    WIDTH,
-    capsules,
-    oracle,
-)
+from tests.modules.attention_oracle import FUTURE, HEADS, LENGTH, PADDINGS, WIDTH, capsules, oracle
 from tests.modules.compare import assert_same, numbers
 
 

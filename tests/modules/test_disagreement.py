@@ -19,13 +19,7 @@ from capsnmt.modules.disagreement import (
 )
 from capsnmt.modules.shortcuts import SHORTCUTS
 from tests.counting import Operations
-from tests.modules.attention_oracle import (
-    ATTENTIONS,
-    FUTURE,
-    PADDINGS,
-    attention,
-    oracle,
-)
+from tests.modules.attention_oracle import ATTENTIONS, FUTURE, PADDINGS, attention, oracle
 
 HEADS = 4
 

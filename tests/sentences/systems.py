@@ -14,13 +14,7 @@ from capsnmt.models.config import MECHANISMS
 from capsnmt.models.switches import declared, flag
 from capsnmt.modules.algorithms import OF_HEADS, OF_LAYERS
 from tests import support
-from tests.support import (
-    PAD,
-    SYSTEMS,
-    TASK,
-    batch,
-    randomise_special_starts,
-)
+from tests.support import PAD, SYSTEMS, TASK, batch, randomise_special_starts
 
 SMALL = [
     *("--encoder-embed-dim", "16", "--encoder-ffn-embed-dim", "24", "--encoder-layers", "2"),
