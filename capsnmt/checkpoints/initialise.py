@@ -1,12 +1,13 @@
-"""Initialising a model from the checkpoint of another (``--init-from``)."""
+"""Initialising a model from the checkpoint of another (``--init-from``), and what then differs."""
 
 from __future__ import annotations
 
+import functools
 import logging
 import re
 from argparse import Namespace
 from pathlib import Path
-from typing import Any, Dict, List, Tuple
+from typing import Any, Collection, Dict, List, Mapping, Tuple
 
 import torch
 import torch.nn as nn
@@ -79,6 +80,55 @@ def name_versions(model: nn.Module, state: Dict[str, Any]) -> None:
             state.setdefault(name, version)
 
 
+def warn_of_differences(
+    start: str, checkpoint: Mapping[str, Any], names: Collection[str], args: Any, task: Any
+) -> None:
+    """Warn of dictionaries and settings with which a checkpoint's tensors mean something else.
+
+    ``names`` are those of the tensors that are loaded, ``args`` the settings of the model.
+    """
+    known, settings = checkpoint.get("task_state") or {}, Namespace(**settings_of(checkpoint))
+    for side in SIDES:
+        check_dictionary(known, settings, side, dictionary_of(getattr(task, "cfg", None), side))
+    for name, first in COMPUTING.items():
+        before, now = getattr(settings, name, None), getattr(args, name, None)
+        read = any(each.startswith(first) for each in names)
+        if read and None not in (before, now) and before != now:
+            logger.warning(
+                "%s: it was trained with --%s %s, and now it is %s: the same tensors compute "
+                "something else",
+                *(start, name.replace("_", "-"), before, now),
+            )
+
+
+def warn_where_training_starts() -> None:
+    """Patch fairseq's trainer, which goes on from any checkpoint whose tensors have the sizes.
+
+    So do ``--finetune-from-model``, ``--restore-file`` and a training that resumes.
+    """
+    from fairseq import checkpoint_utils
+    from fairseq.trainer import Trainer
+
+    original, read = Trainer.load_checkpoint, checkpoint_utils.load_checkpoint_to_cpu
+
+    @functools.wraps(original)
+    def load_checkpoint(self: Any, *args: Any, **kwargs: Any) -> Any:
+        def read_and_warn(path: Any, *args: Any, **kwargs: Any) -> Any:
+            state = read(path, *args, **kwargs)
+            cfg, names = state.get("cfg"), state.get("model") or ()
+            known = {**state, "cfg": cfg and OmegaConf.to_container(cfg)}
+            warn_of_differences(str(path), known, names, self.cfg.model, self.task)
+            return state
+
+        checkpoint_utils.load_checkpoint_to_cpu = read_and_warn
+        try:
+            return original(self, *args, **kwargs)
+        finally:
+            checkpoint_utils.load_checkpoint_to_cpu = read
+
+    Trainer.load_checkpoint = load_checkpoint
+
+
 def initialise_from(model: nn.Module, args: Any, task: Any) -> None:
     """Load every tensor whose name and shape match, and log the parameters that stay fresh.
 
@@ -90,9 +140,6 @@ def initialise_from(model: nn.Module, args: Any, task: Any) -> None:
         checkpoint = load_checkpoint(path)
     except (ValueError, KeyError) as error:
         raise ConfigurationError(f"--init-from: {error}") from None
-    known, settings = checkpoint.get("task_state") or {}, Namespace(**settings_of(checkpoint))
-    for side in SIDES:
-        check_dictionary(known, settings, side, dictionary_of(getattr(task, "cfg", None), side))
     state = checkpoint["model"]
     name_versions(model, state)
     model.upgrade_state_dict(state)
@@ -114,15 +161,7 @@ def initialise_from(model: nn.Module, args: Any, task: Any) -> None:
     logger.info(
         "--init-from %s: %d of %d tensors loaded", path, len(learned) - len(fresh), len(learned)
     )
-    for name, start in COMPUTING.items():
-        before, now = getattr(settings, name, None), getattr(args, name, None)
-        read = any(each.startswith(start) for each in matching)
-        if read and None not in (before, now) and before != now:
-            logger.warning(
-                "--init-from %s: it was trained with --%s %s, and now it is %s: the same tensors "
-                "compute something else",
-                *(path, name.replace("_", "-"), before, now),
-            )
+    warn_of_differences(f"--init-from {path}", checkpoint, matching, args, task)
     for name in fresh:
         logger.info("--init-from: fresh: %s", name)
         if name in state and name.endswith("embed_tokens.weight"):

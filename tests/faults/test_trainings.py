@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from argparse import Namespace
 from pathlib import Path
 from typing import Any, Dict, List, Tuple
@@ -52,11 +53,10 @@ TRAININGS: Dict[str, Tuple[Tuple[str, ...], Tuple[object, ...], str]] = {
         EVERYTHING,
         (
             *("--restore-file", TRAINED, "--reset-optimizer", "--reset-lr-scheduler"),
-            *("--reset-meters", "--reset-dataloader"),
+            *("--reset-meters", "--reset-dataloader", "--activation-fn", "gelu"),
         ),
-        "Loaded checkpoint",
+        "last.pt: it was trained with --activation-fn relu, and now it is gelu",
     ),
-    "finetune": (EVERYTHING, ("--finetune-from-model", TRAINED), "loading pretrained model from"),
 }
 
 
@@ -78,8 +78,21 @@ def test_a_flag_of_training(name: str, data: Path, checkpoint: Path, tmp_path: P
     losses = re.findall(r"\| loss[ =]? ?(\S+)", log)
     assert losses
     assert "nan" not in losses
+    assert "is another dictionary" not in log
     if name == "epochs":
         assert [path.name for path in tmp_path.glob("checkpoint?.pt")] == ["checkpoint3.pt"]
+
+
+def test_a_start_from_a_model_of_other_words_is_warned_of(
+    data: Path, checkpoint: Path, tmp_path: Path
+) -> None:
+    other = shutil.copytree(data, tmp_path / "data")
+    for file in other.glob("dict.*"):
+        file.write_bytes(b"".join(reversed(file.read_bytes().splitlines(keepends=True))))
+    arch, *own = EVERYTHING
+    log = train(other, tmp_path / "run", arch, 1, *own, "--finetune-from-model", checkpoint)
+    assert "loading pretrained model from" in log
+    assert log.count("is another dictionary") == 2
 
 
 @one_host
