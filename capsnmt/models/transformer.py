@@ -113,8 +113,7 @@ class CapsnmtTransformer(TransformerModel):
         if several or load.is_run(model_name_or_path, checkpoint_file):
             return load.from_run(model_name_or_path, data_name_or_path, **kwargs)
         folder, data = str(model_name_or_path), str(data_name_or_path or ".")
-        load.check_settings(kwargs, kwargs)
-        load.check_checkpoints(folder, checkpoint_file)
+        load.check_checkpoints(folder, checkpoint_file, kwargs)
         return super().from_pretrained(folder, checkpoint_file, data, **kwargs)
 
     @classmethod

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from argparse import ArgumentParser, Namespace
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
@@ -14,6 +14,7 @@ from fairseq import checkpoint_utils, options, tasks
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_REGISTRY
 from fairseq.models.transformer import TransformerConfig, TransformerModel
+from fairseq.registry import REGISTRIES
 from fairseq.tasks.translation import TranslationTask
 from omegaconf import OmegaConf
 
@@ -317,12 +318,17 @@ def is_run(path: PathLike, checkpoint_file: str) -> bool:
     return checkpoint_file == MODEL_FILE and RunFolder(named(path)).exists
 
 
-def check_checkpoints(folder: str, checkpoint_file: str) -> None:
-    """Raise if a checkpoint could run code, or cannot be read."""
+def check_checkpoints(folder: str, checkpoint_file: str, given: Mapping[str, Any]) -> None:
+    """Raise if a checkpoint could run code or cannot be read, or fairseq ignores a setting."""
     if "://" in folder or os.path.isfile(folder):
         raise ConfigurationError(
             f"{folder} is an archive or an address, which fairseq unpacks unchecked; unpack it "
             f"yourself, and give the folder"
         )
+    known = {"generation_args", *ADDED}
+    for kind in ("tokenizer", "bpe"):
+        for options_of in REGISTRIES[kind]["dataclass_registry"].values():
+            known.update(each.name for each in fields(options_of))
     for name in checkpoint_file.split(os.pathsep):
-        load_translating(Path(folder) / name)
+        state = load_translating(Path(folder) / name)
+        check_settings(given, known.union(state.get("cfg") or (), settings_of(state)))

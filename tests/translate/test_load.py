@@ -163,10 +163,15 @@ def test_another_dictionary_of_the_same_size_is_warned_of(
 
 def test_calls_as_in_fairseq(runs: Dict[str, Path]) -> None:
     data = data_of(runs["plain"])
+    given = {
+        "model_name_or_path": str(runs["plain"] / "checkpoints"),
+        "checkpoint_file": "checkpoint_last.pt",
+        "data_name_or_path": str(data.binarised),
+    }
+    with pytest.raises(ConfigurationError, match="len_pen is no setting; give lenpen"):
+        from_pretrained(**given, len_pen=1)
     hub = from_pretrained(
-        str(runs["plain"] / "checkpoints"),
-        checkpoint_file="checkpoint_last.pt",
-        data_name_or_path=str(data.binarised),
+        **given,
         bpe="subword_nmt",
         bpe_codes=str(data.folder / "bpe" / "codes"),
         tokenizer="moses",
