@@ -40,6 +40,14 @@ class Weight(nn.Parameter):
 
     data = property(_expose, Tensor.data.__set__)
 
+    def __deepcopy__(self, memo: Any) -> Weight:
+        """Return a copy, for which torch would take the data."""
+        return type(self)(self.detach().clone(), self.requires_grad)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Return what is pickled, a parameter, as torch would without taking the data."""
+        return nn.Parameter(self.detach(), self.requires_grad).__reduce_ex__(protocol)
+
 
 PLAIN.add(Weight)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import pickle
 import weakref
 from argparse import Namespace
 from types import SimpleNamespace
@@ -25,7 +26,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from capsnmt import routing
 from capsnmt.fast.adam import has_fused_kernel
 from capsnmt.fast.cpp import build
-from capsnmt.fast.linear import PreparedLinear
+from capsnmt.fast.linear import PreparedLinear, Weight
 from capsnmt.fast.triton import launch
 from capsnmt.modules import Attention, CapsuleAttention, HeadRouting, LayerRouting, shortcuts
 from capsnmt.modules.algorithms import OF_HEADS, OF_LAYERS
@@ -385,11 +386,14 @@ def test_nothing_gets_the_memory_of_a_packed_matrix_while_it_is_known() -> None:
 def test_a_copy_of_a_prepared_map_is_of_the_class_that_others_look_for() -> None:
     """torch's quantize_dynamic copies a model, and quantises the modules of that class alone."""
     module = prepared_linear()
+    for each in module:
+        each.weight.__class__ = Weight
     with torch.no_grad():
         expected = module(X[0])
-        copied = copy.deepcopy(module)
-        torch.testing.assert_close(copied(X[0]), expected)
-    assert {type(each) for each in copied} == {nn.Linear}
+        for copied in (copy.deepcopy(module), pickle.loads(pickle.dumps(module))):
+            torch.testing.assert_close(copied(X[0]), expected)
+            assert {type(each) for each in copied} == {nn.Linear}
+    assert not any(each.weight.is_exposed for each in module), "it is packed as before"
 
 
 def test_the_products_of_a_search_are_counted_as_without_kernels(
