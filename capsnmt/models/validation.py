@@ -67,6 +67,9 @@ def validate(args: Any, stacks: Sequence[str] = STACKS) -> None:
     The switches declare what they exclude. Here is what depends on the sizes of the model. A
     sentence classifier has an encoder only.
     """
+    for name in vars(args):
+        if "-" in name:  # of --model-overrides: fairseq keeps any name, and reads no such one
+            raise ConfigurationError(f"{name} is no setting; give {name.replace('-', '_')}")
     for name in PROBABILITIES:
         share = safe_getattr(args, name) or 0
         if not (isinstance(share, (int, float)) and 0 <= share < 1):

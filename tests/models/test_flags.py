@@ -261,10 +261,14 @@ def test_a_value_of_another_type_is_refused(name: str) -> None:
             CapsnmtTransformer.build_model(args, TASK)
 
 
-def test_a_probability_that_is_text_is_refused() -> None:
-    args = argparse.Namespace(**{**vars(parse(PLAIN, *SMALL)), "dropout": "0.1"})
-    with pytest.raises(ConfigurationError, match=r"^--dropout is '0\.1'; give 0 or more"):
-        CapsnmtTransformer.build_model(args, TASK)
+def test_a_probability_that_is_text_and_a_name_with_dashes_are_refused() -> None:
+    for name, fault in (
+        ("dropout", r"^--dropout is '0\.1'; give 0 or more"),
+        ("mlmha-mask-source", "^mlmha-mask-source is no setting; give mlmha_mask_source$"),
+    ):
+        args = argparse.Namespace(**{**vars(parse(PLAIN, *SMALL)), name: "0.1"})
+        with pytest.raises(ConfigurationError, match=fault):
+            CapsnmtTransformer.build_model(args, TASK)
 
 
 # flags of the plain architecture -> the refusal of training, of a machine with nothing but torch
