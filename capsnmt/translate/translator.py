@@ -62,6 +62,8 @@ class Translator(GeneratorHubInterface):
     ) -> List[Translation]:
         """Translate raw lines, and return up to ``nbest`` hypotheses of each with their scores."""
         lines = [lines] if isinstance(lines, str) else lines
+        for name in kwargs.keys() & {*self.cfg.dataset}:
+            raise ConfigurationError(f"{name} is of the model; give it to from_pretrained")
         kwargs["beam"] = self.cfg.generation.beam if beam is None else beam
         check_settings(kwargs, OF_CALLS.union(self.cfg.generation))
         parts = [self.split(line) for line in lines]

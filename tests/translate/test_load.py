@@ -51,9 +51,10 @@ def test_a_run_is_enough(runs: Dict[str, Path]) -> None:
     assert translator.translate([]) == []
     assert translator.translations(lines[0]) == translator.translations(lines[:1])
     assert translator.sample(lines[0], sampling=True, sampling_topk=1, beam=1)
-    for given, fault in (({"len_pen": 1.0}, "len_pen.*lenpen"), ({"beam": 0}, "beam is 0; give")):
+    faults = {"len_pen": "len_pen.*lenpen", "beam": "beam is 0", "max_tokens": "from_pretrained"}
+    for name, fault in faults.items():
         with pytest.raises(ConfigurationError, match=fault):  # which fairseq takes in silence
-            translator.translate(lines, **given)
+            translator.translate(lines, **{name: 0})
     encoded = translator.encode(lines[0])
     assert translator.decode(translator.generate(encoded, beam=3)[0]["tokens"]) == best[0]
 
