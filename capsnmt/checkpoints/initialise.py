@@ -7,7 +7,7 @@ import logging
 import re
 from argparse import Namespace
 from pathlib import Path
-from typing import Any, Collection, Dict, List, Mapping, Tuple
+from typing import Any, Collection, Dict, Mapping
 
 import torch
 import torch.nn as nn
@@ -54,17 +54,6 @@ def resumes(args: Any) -> bool:
     if file != LAST:  # fairseq's default
         return Path(file).exists()
     return any(LASTS.fullmatch(path.name) for path in Path(folder).glob("*.pt"))
-
-
-def tied(model: nn.Module) -> List[Tuple[str, str]]:
-    """Return the names of each two parameters that are one, the later with the first."""
-    firsts: Dict[int, str] = {}
-    found = []
-    for name, parameter in model.named_parameters(remove_duplicate=False):
-        first = firsts.setdefault(id(parameter), name)
-        if first != name:
-            found.append((first, name))
-    return found
 
 
 def name_versions(model: nn.Module, state: Dict[str, Any]) -> None:
@@ -170,7 +159,9 @@ def initialise_from(model: nn.Module, args: Any, task: Any) -> None:
                 "loaded",
                 *(path, len(state[name]), len(own[name]), name),
             )
-    for one, other in tied(model):
+    firsts: Dict[int, str] = {}
+    for other, parameter in model.named_parameters(remove_duplicate=False):
+        one = firsts.setdefault(id(parameter), other)
         if one in state and other in state and not torch.equal(state[one], state[other]):
             logger.warning(
                 "--init-from %s: %s and %s are one matrix here and two there; the last is taken",
