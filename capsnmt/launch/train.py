@@ -209,7 +209,6 @@ def find_place(distributed: Any, cpu: bool) -> None:
         if not cpu:
             ignore_stops()  # the processes that fairseq starts handle them
     if cpu and rank is not None:
-        os.environ["CUDA_VISIBLE_DEVICES"] = ""  # or fairseq would connect the processes by a GPU
         distributed.distributed_init_method, distributed.distributed_rank = method, int(rank)
         distributed.distributed_no_spawn = True
 
