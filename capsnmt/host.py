@@ -35,6 +35,7 @@ def prepare_host() -> None:
     keep_batches_when_resuming()
     keep_place_in_epoch()
     unscale_once()
+    clip_beside_a_gpu()
     keep_memory_while_training()
     optimize_without_compiler()
 
@@ -218,6 +219,30 @@ def unscale_once() -> None:
         self.scaler.update()
 
     AMPOptimizer.step = step
+
+
+def clip_beside_a_gpu() -> None:
+    """Patch fairseq to clip gradients on a CPU by their norm there: ``--cpu`` where there is a GPU.
+
+    It would move the norm to the GPU, by which torch multiplies nothing on a CPU. What it has for
+    apex's kernels does not.
+    """
+    from fairseq import utils
+
+    original = utils.clip_grad_norm_
+
+    @functools.wraps(original)
+    def clip_grad_norm_(params: Any, *args: Any, **kwargs: Any) -> Any:
+        kernels = utils.multi_tensor_l2norm_available
+        params = [params] if hasattr(params, "grad") else [*params]
+        on_cpu = all(p.device.type == "cpu" for p in params)
+        utils.multi_tensor_l2norm_available = kernels or on_cpu
+        try:
+            return original(params, *args, **kwargs)
+        finally:
+            utils.multi_tensor_l2norm_available = kernels
+
+    utils.clip_grad_norm_ = clip_grad_norm_
 
 
 def keep_memory_while_training() -> None:

@@ -12,6 +12,7 @@ from typing import List
 import numpy as np
 import pytest
 import torch
+from fairseq import utils
 from fairseq.data import FairseqDataset, data_utils
 from fairseq.data.iterators import EpochBatchIterator
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
@@ -116,6 +117,17 @@ def test_the_scale_of_the_loss_does_not_change_the_update(
         optimizer.clip_grad_norm(1.0)
         optimizer.step()
     torch.testing.assert_close(parameter.data, torch.full((4,), -0.002), rtol=0.01, atol=0)
+
+
+def test_gradients_on_a_cpu_are_clipped_there_beside_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has no numbers: it is another device of torch."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: "meta")
+    params = [torch.nn.Parameter(torch.zeros(2)) for _ in "ab"]
+    for p in params:
+        p.grad = torch.ones(2)
+    assert utils.clip_grad_norm_(params, 1.0).item() == pytest.approx(2)
+    torch.testing.assert_close(params[1].grad, torch.full((2,), 0.5))
 
 
 PROGRAM = """

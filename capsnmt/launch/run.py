@@ -115,7 +115,7 @@ def environment(device: Device) -> Dict[str, str]:
     if device.threads:
         variables["OMP_NUM_THREADS"] = str(device.threads)
     if not device.gpus:
-        # with --cpu fairseq would still clip gradients, connect processes and pin memory by a GPU
+        # with --cpu fairseq would still connect processes and pin memory by a GPU, maybe a busy one
         variables["CUDA_VISIBLE_DEVICES"] = ""
         # Threads that spin while they wait slow training down tenfold on cores that are shared.
         variables["OMP_WAIT_POLICY"] = os.environ.get("OMP_WAIT_POLICY", "PASSIVE")
