@@ -16,7 +16,7 @@ from typing import Dict, List, Sequence
 import torch
 from torch import Tensor
 
-from capsnmt.cli import quiet
+from capsnmt.cli import ConfigurationError, quiet
 from capsnmt.machine import CORES
 from capsnmt.translate.load import load_models
 from scripts import harness
@@ -103,8 +103,12 @@ def trained(name: str, device: str) -> None:
     for setup in setups:
         words = f"{flags} {NO_DROPOUT}"
         own = f"{words} {PRECISIONS[setup.dtype]}"
-        step = Workload(setup).training_step(trainer_of(build(own, setup), words, setup))
-        logs = [step() for _ in range(UPDATES if device == "cuda" else 2)]
+        try:
+            step = Workload(setup).training_step(trainer_of(build(own, setup), words, setup))
+            logs = [step() for _ in range(UPDATES if device == "cuda" else 2)]
+        except ConfigurationError as error:  # fp16 of what overflows it, bf16 on a GPU without
+            record(dtype=setup.dtype, refused=str(error))
+            continue
         losses = [float(log["loss"]) for log in logs if log is not None]  # fp16 may skip some
         reference = reference or losses
         first = abs(losses[0] / reference[0] - 1)

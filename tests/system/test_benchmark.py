@@ -14,7 +14,7 @@ import torch
 from fairseq.trainer import Trainer
 
 from capsnmt.cli import ConfigurationError
-from scripts import benchmark, benchmark_end_to_end, workload
+from scripts import benchmark, benchmark_end_to_end, check_gpu, workload
 from scripts.benchmark_systems import system_of
 from scripts.paper_rows import PLAIN, load_rows
 from tests.commands import TINY as SMALL
@@ -212,6 +212,18 @@ def test_parts_go_on_after_failures_and_resume(tmp_path: Path) -> None:
     assert "has records of" in refused.stderr
     assert len(refused.stderr.splitlines()) == 1
     assert records.read_text("utf-8") == before
+
+
+def test_a_check_of_a_gpu_goes_on_where_a_precision_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    setup_of = check_gpu.setup_of
+    monkeypatch.setattr(check_gpu, "setup_of", lambda device, dtype: setup_of("cpu", dtype))
+    monkeypatch.setattr(check_gpu, "UPDATES", 1)
+    monkeypatch.setattr(check_gpu, "PRECISIONS", {"fp16": "--fp16", "fp32": ""})
+    check_gpu.trained("layers, dense", "cuda")
+    (refused,) = capsys.readouterr().out.splitlines()  # and fp32 is as it should be
+    assert '"refused": "--layer-aggregation dense and --fp16' in refused
 
 
 def test_a_row_is_compared_with_stock_of_its_size_and_its_baselines_heads() -> None:
