@@ -28,7 +28,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import gc
 import sys
 from pathlib import Path
 from typing import List, Optional, Sequence
@@ -52,6 +51,7 @@ from scripts.workload import (
     Setup,
     Workload,
     build,
+    forget_peak,
     has_votes,
     matmul_work,
     mean_of_votes,
@@ -129,9 +129,7 @@ def measure(system: System, args: argparse.Namespace, report: Report) -> Result:
 def training_memory(flags: str, args: argparse.Namespace) -> float:
     """Return the peak of a training step in GiB: of the GPU's memory, or of a fresh process."""
     if args.device == "cuda":
-        gc.collect()
-        torch.cuda.empty_cache()
-        torch.cuda.reset_peak_memory_stats()
+        forget_peak()
         train_two_steps(flags, setup_of(args))
         return peak_memory(torch.device("cuda"))
     command = [sys.executable, __file__, *args.words, "--peak-memory-of", flags]

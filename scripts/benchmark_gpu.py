@@ -15,7 +15,7 @@ from scripts import benchmark, benchmark_kernels, harness
 from scripts.benchmark_systems import System
 from scripts.harness import machine, record
 from scripts.paper_rows import PLAIN, SUFFIXES
-from scripts.workload import FUSED, Setup, Workload, build, stock_flags
+from scripts.workload import FUSED, Setup, Workload, build, forget_peak, stock_flags
 
 WAITS = ("cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize")
 COUNTED = 2  # updates
@@ -92,8 +92,7 @@ def training(name: str, device: str) -> None:
 
 def asked(flags: str, setup: Setup) -> Dict[str, Any]:
     """Return the launches, the waits and the busy milliseconds of an update, and the peak GiB."""
-    torch.cuda.empty_cache()
-    torch.cuda.reset_peak_memory_stats()
+    forget_peak()
     step = Workload(setup).phase("train", build(flags, setup), flags)
     for _ in range(4):
         step()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import functools
+import gc
 import itertools
 import math
 import shlex
@@ -205,7 +206,16 @@ def trainer_of(model: nn.Module, flags: str, setup: Setup) -> Trainer:
     args = parse(f"{TRAINER} --lr 0.0001 --seed {setup.seed} {flags} {own} {cpu}")
     cfg = convert_namespace_to_omegaconf(args)
     whole = task(setup.vocabulary)
-    return Trainer(cfg, whole, model, whole.build_criterion(cfg.criterion))
+    trainer = Trainer(cfg, whole, model, whole.build_criterion(cfg.criterion))
+    trainer.cuda_env = None  # with it fairseq forgets the peak of a GPU's memory after every update
+    return trainer
+
+
+def forget_peak() -> None:
+    """Free the memory that nothing uses, as of trainers in cycles, and count the peak anew."""
+    gc.collect()
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
 
 
 class Workload:

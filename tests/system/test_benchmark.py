@@ -7,10 +7,12 @@ import math
 import os
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Dict, List
 
 import pytest
 import torch
+from fairseq import utils
 from fairseq.trainer import Trainer
 
 from capsnmt.cli import ConfigurationError
@@ -139,7 +141,22 @@ def test_batches_have_the_padding_of_real_ones() -> None:
             assert real.sum(1).max() == real.size(1)
 
 
-def test_updates_are_those_of_fairseqs_trainer() -> None:
+class OnGpu(Trainer):
+    """fairseq's trainer on a GPU that is not there."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.cuda, self.cuda_env = True, SimpleNamespace(total_memory_in_GB=1.0)
+
+
+def test_updates_are_those_of_fairseqs_trainer_but_keep_the_peak_of_the_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    forgotten: List[bool] = []
+    monkeypatch.setattr(workload, "Trainer", OnGpu)
+    monkeypatch.setattr(utils, "move_to_cuda", lambda sample: sample)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (6, 0))
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda: forgotten.append(True))
     flags = f"--arch {PLAIN}_tiny --dropout 0 --lr 0.01"
     trainer = workload.trainer_of(workload.build(flags, SETUP), flags, SETUP)
     assert isinstance(trainer, Trainer)
@@ -148,6 +165,7 @@ def test_updates_are_those_of_fairseqs_trainer() -> None:
     step = work.training_step(trainer)
     losses = [float(step()["loss"]) for _ in range(3 * len(work.batches))]
     assert losses[-1] < losses[0]
+    assert not forgotten
 
 
 PARTS = """
