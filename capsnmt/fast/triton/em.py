@@ -6,7 +6,6 @@ The equations are those of :func:`capsnmt.routing.em.em_routing`.
 from __future__ import annotations
 
 import math
-from types import SimpleNamespace
 from typing import Any, Dict, Optional, Sequence, Tuple
 
 import torch
@@ -107,9 +106,6 @@ def backward(
         each.sum(0).to(beta.dtype) for each, beta in zip(g_betas, (beta_a, beta_u))
     )
     return g_votes, g_activation, g_beta_a, g_beta_u
-
-
-EM = SimpleNamespace(forward=forward, backward=backward)
 
 
 @triton.jit
@@ -221,28 +217,6 @@ def forward_kernel(
     tl.store(capsules + token * N * D + capsule_offsets(D, N_PAD, D_PAD), out, mask=real_nd)
 
 
-@triton.jit
-def pair_gradient(V, mu, g_r, g_mu, g_var):
-    """Return the gradient of R ``[I, N]``: a polynomial of the second degree in X = V - mu."""
-    X = V - mu[None, :, :]
-    return g_r[None, :] + tl.sum(X * (g_var[None, :, :] * X + g_mu[None, :, :]), 2)
-
-
-@triton.jit
-def store_activation(
-    g_activation, ga, token, I, N, real, PER_PAIR: tl.constexpr, RUN: tl.constexpr
-):
-    """Store the gradient of a_in, summed over n where a_in belongs to an input."""
-    I_PAD: tl.constexpr = real.shape[0]
-    N_PAD: tl.constexpr = real.shape[1]
-    if PER_PAIR:
-        tl.store(g_activation + token * I * N + pair_offsets(N, I_PAD, N_PAD, RUN), ga, mask=real)
-    else:
-        exists = tl.max(real.to(tl.int32), 1) != 0
-        gradient = tl.sum(tl.where(real, ga, 0.0), 1)
-        tl.store(g_activation + token * I + tl.arange(0, I_PAD), gradient, mask=exists)
-
-
 @triton.jit(do_not_specialize=["tokens", "tokens_per_program"])  # one build for all batches
 def backward_kernel(
     votes,
@@ -329,7 +303,8 @@ def backward_kernel(
             gV += R[:, :, None] * (
                 2.0 * (V - mu[None, :, :]) * g_var[None, :, :] + g_mu[None, :, :]
             )
-            gR = pair_gradient(V, mu, g_r, g_mu, g_var)
+            X = V - mu[None, :, :]  # in which the gradient of R is of the second degree
+            gR = g_r[None, :] + tl.sum(X * (g_var[None, :, :] * X + g_mu[None, :, :]), 2)
             ga += gR * C
             # C = softmax of log A - sum_D (log sigma + X^2 / (2 var)) of the iteration before
             gL = softmax_gradient(gR * a, C)
@@ -345,7 +320,13 @@ def backward_kernel(
             vote_pointers(g_votes + token * I * N * D, N, D, I_PAD, N_PAD, D_PAD, RUN), gV, real_ind
         )
         if g_activation is not None:
-            store_activation(g_activation, ga, token, I, N, real, PER_PAIR, RUN)
+            if PER_PAIR:
+                at_pairs = token * I * N + pair_offsets(N, I_PAD, N_PAD, RUN)
+                tl.store(g_activation + at_pairs, ga, mask=real)
+            else:  # a_in belongs to an input
+                exists = tl.max(real.to(tl.int32), 1) != 0
+                of_input = tl.sum(tl.where(real, ga, 0.0), 1)
+                tl.store(g_activation + token * I + tl.arange(0, I_PAD), of_input, mask=exists)
         token += 1
     tl.store(g_beta_a + program * N + n, sum_g_beta_a, mask=n < N)
     tl.store(g_beta_u + program * N + n, sum_g_beta_u, mask=n < N)

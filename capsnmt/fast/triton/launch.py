@@ -74,7 +74,7 @@ class TritonKernel:
 
     kernel: str
     module: str
-    launcher: str
+    launcher: str = ""
     backend: str = "triton"
 
     def routes(self, device_type: str, dtype: torch.dtype, shape: Sequence[int]) -> bool:
@@ -86,8 +86,9 @@ class TritonKernel:
         return triton_obstacle(device_type)
 
     def launch(self) -> Any:
-        """Return the object whose methods ``forward`` and ``backward`` launch the kernels."""
-        return getattr(importlib.import_module(f".{self.module}", __package__), self.launcher)
+        """Return what has ``forward`` and ``backward``, which launch the kernels: the module."""
+        module = importlib.import_module(f".{self.module}", __package__)
+        return getattr(module, self.launcher) if self.launcher else module
 
     def forward(self, *inputs: Optional[Tensor], **options: Any) -> Any:
         """Return the operator's results."""
@@ -104,11 +105,11 @@ class TritonKernel:
 
 
 KERNELS: Sequence[Tuple[Operator, TritonKernel]] = (
-    (em.OPERATOR, TritonKernel("em_kernel", "em", "EM")),
+    (em.OPERATOR, TritonKernel("em_kernel", "em")),
     (simple.OPERATOR, TritonKernel("simple_kernel", "agreement", "SIMPLE")),
     (inverted.OPERATOR, TritonKernel("inverted_kernel", "agreement", "INVERTED")),
     (dynamic.OPERATOR, TritonKernel("dynamic_kernel", "agreement", "DYNAMIC")),
-    (vertical.OPERATOR, TritonKernel("vertical_kernel", "vertical", "VERTICAL")),
+    (vertical.OPERATOR, TritonKernel("vertical_kernel", "vertical")),
 )
 
 

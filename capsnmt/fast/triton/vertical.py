@@ -7,7 +7,6 @@ cache wherever it needs them; what it keeps is capsules.
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any, Dict, Optional, Sequence, Tuple
 
 import torch
@@ -80,9 +79,6 @@ def backward(
         **sizes(scores, iterations),
     )
     return g_votes[..., :D], None, None
-
-
-VERTICAL = SimpleNamespace(forward=forward, backward=backward)
 
 
 @triton.jit
