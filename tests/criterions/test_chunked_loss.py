@@ -304,15 +304,11 @@ def replaced(model: nn.Module) -> None:
     projection.forward = lambda x: 2 * original(x)
 
 
-def scaled(path: str) -> Callable[[nn.Module], None]:
-    """Return a change that doubles the gradient at the input of the model or a part by a hook."""
-
-    def change(model: nn.Module) -> None:
-        model.get_submodule(path).register_full_backward_hook(
-            lambda _, of_inputs, __: tuple(None if g is None else 2 * g for g in of_inputs)
-        )
-
-    return change
+def scaled(model: nn.Module) -> None:
+    """A hook doubles the gradient at the input of the projection."""
+    model.decoder.output_projection.register_full_backward_hook(
+        lambda _, of_inputs, __: tuple(None if g is None else 2 * g for g in of_inputs)
+    )
 
 
 def hooked(path: str) -> Callable[[nn.Module], None]:
@@ -356,7 +352,7 @@ def doubling(path: str) -> Callable[[nn.Module], None]:
         (biased, "its output projection is not a plain matrix"),
         (watched, "its output projection is not a plain matrix"),
         (replaced, "its output projection is not a plain matrix"),
-        (scaled("decoder.output_projection"), "its output projection is not a plain matrix"),
+        (scaled, "its output projection is not a plain matrix"),
         (hooked(""), "a hook waits for the output of the model or its decoder"),
         (hooked("decoder"), "a hook waits for the output of the model or its decoder"),
         (sharper, "Sharper is not fairseq's Transformer or a model of capsnmt"),

@@ -9,7 +9,7 @@ from typing import Any, Dict, Sequence
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from capsnmt.criterions.sentence_classification import (
     SentenceClassificationCriterion,
@@ -91,10 +91,6 @@ def test_counts_equal_a_loop_over_the_examples() -> None:
         assert (found.examples, found.accuracy) == (len(part), pytest.approx(100 * np.mean(part)))
 
 
-def mean_of(record: Any, term: str, real: Tensor) -> Tensor:
-    return torch.stack([(v * real).sum() / real.sum() for v in record.values["enc-self", term]])
-
-
 @pytest.mark.parametrize("term", TERMS)
 def test_disagreement_is_added_in_training_and_only_logged_in_validation(term: str) -> None:
     model, sample = classifier("--head-aggregation", "em").train(), make_sample()
@@ -104,7 +100,8 @@ def test_disagreement_is_added_in_training_and_only_logged_in_validation(term: s
     real = sample["net_input"]["src_tokens"].ne(PAD)
     with record_disagreement([term], ["enc-self"], real) as record:
         model(**sample["net_input"])
-    expected = mean_of(record, term, real).mean()
+    values = record.values["enc-self", term]
+    expected = torch.stack([(v * real).sum() / real.sum() for v in values]).mean()
     torch.testing.assert_close(loss, plain + 0.7 * size * expected)
     of_values = model.encoder.layers[0].self_attn.v_proj.weight
     assert not torch.allclose(*(torch.autograd.grad(x, of_values)[0] for x in (loss, plain)))

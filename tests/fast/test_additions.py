@@ -42,6 +42,7 @@ from capsnmt.routing import simple
 from tests.fast.test_generator import SOURCES, TRANSLATION, prepared, scores_of
 from tests.models.test_search import assert_same_hypotheses
 from tests.routing.operators import random
+from tests.routing.test_backend import fail, train
 from tests.support import NORM, encoder_input, parse
 
 D, LAYERS = 8, 3
@@ -255,14 +256,6 @@ def test_a_batch_of_gradients_passes_dropout_as_each_does() -> None:
     )[0]
     alone = [torch.autograd.grad(y, x, row, retain_graph=True)[0] for row in torch.eye(50)[:3]]
     assert torch.equal(together, torch.stack(alone))
-
-
-def train(votes, **options):
-    return routing.simple_routing(votes.requires_grad_(), 2, **options)
-
-
-def fail(*tensors, **options):
-    raise OSError("no compiler\nand a long trace")
 
 
 @pytest.mark.parametrize("votes", [random(4, 8, 512, 1).double(), random(4, 9, 513, 3)])

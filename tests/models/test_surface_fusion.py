@@ -36,10 +36,6 @@ AROUND: Dict[str, Tuple[str, ...]] = {
 }
 
 
-def model_of(*flags: str) -> Any:
-    return randomise_special_starts(build("capsnmt_transformer", *FUSION, *flags)).double()
-
-
 def softmax(scores: List[Tensor]) -> List[Tensor]:
     exps = [score.exp() for score in scores]
     return [x / sum(exps) for x in exps]
@@ -75,7 +71,8 @@ def oracle(model: Any, left_pad: bool) -> Tensor:
 @pytest.mark.parametrize("left_pad", [True, False])
 @pytest.mark.parametrize("name", AROUND)
 def test_scores_and_gradients_equal_the_equations(name: str, left_pad: bool) -> None:
-    model, kept = model_of(*AROUND[name]), batch(TARGETS, left_pad=False).ne(PAD)
+    built = build("capsnmt_transformer", *FUSION, *AROUND[name])
+    model, kept = randomise_special_starts(built).double(), batch(TARGETS, left_pad=False).ne(PAD)
     found, expected = forward(model, SOURCES, TARGETS, left_pad), oracle(model, left_pad)
     torch.testing.assert_close(found[kept], expected[kept])
     weights = torch.randn(found[kept].shape, generator=torch.Generator().manual_seed(3))

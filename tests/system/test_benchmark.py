@@ -141,19 +141,16 @@ def test_batches_have_the_padding_of_real_ones() -> None:
             assert real.sum(1).max() == real.size(1)
 
 
-class OnGpu(Trainer):
-    """fairseq's trainer on a GPU that is not there."""
-
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
-        self.cuda, self.cuda_env = True, SimpleNamespace(total_memory_in_GB=1.0)
-
-
 def test_updates_are_those_of_fairseqs_trainer_but_keep_the_peak_of_the_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    def on_gpu(*given: Any) -> Trainer:
+        made = Trainer(*given)
+        made.cuda, made.cuda_env = True, SimpleNamespace(total_memory_in_GB=1.0)
+        return made
+
     forgotten: List[bool] = []
-    monkeypatch.setattr(workload, "Trainer", OnGpu)
+    monkeypatch.setattr(workload, "Trainer", on_gpu)
     monkeypatch.setattr(utils, "move_to_cuda", lambda sample: sample)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (6, 0))
     monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda: forgotten.append(True))
