@@ -199,6 +199,10 @@ def find_place(distributed: Any, cpu: bool) -> None:
     torchrun has started the processes of one node. On several nodes srun has started one for each
     process on a CPU, or one a node, where fairseq starts a process for each GPU.
     """
+    if "SLURM_STEP_NODELIST" in os.environ and "TORCHELASTIC_RUN_ID" not in os.environ:
+        # a container's hook takes the tasks of a step for its processes, also where each has GPUs
+        os.environ.pop("RANK", None)
+        os.environ.pop("WORLD_SIZE", None)
     method, rank = "env://", os.environ.get("RANK")
     if rank is None and "SLURM_STEP_NODELIST" in os.environ:
         distributed.distributed_port = port_of_step(os.environ)

@@ -20,7 +20,12 @@ from pathlib import Path
 from typing import Iterator, List
 
 import pytest
+import torch
+from fairseq.dataclass.configs import DistributedTrainingConfig
+from fairseq.distributed.utils import infer_init_method
+from omegaconf import OmegaConf
 
+from capsnmt.launch import train
 from capsnmt.launch.__main__ import main
 from tests.commands import command
 from tests.interpreter import executable, ran
@@ -315,3 +320,23 @@ def test_a_training_on_gpus_is_submitted_again_where_there_are_none(
     cluster.end(1)
     assert "job 2 (submitted)" in launch(*words, "--set", "train.max-epoch=9")
     assert not (run / "scores.json").exists()
+
+
+def test_a_node_has_a_process_for_each_gpu_also_in_a_container(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NVIDIA's hook of enroot takes the task of a node for a process."""
+    executable(cluster.folder / "scontrol", "#!/bin/sh\necho a\necho b\n")
+    of_hook = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "a", "MASTER_PORT": "9"}
+    of_step = {"STEP_NODELIST": "[a-b]", "JOB_ID": "7", "PROCID": "1", "NODEID": "1"}
+    of_step.update(NNODES="2", NTASKS_PER_NODE="1")
+    for name, value in {**of_hook, **{f"SLURM_{x}": y for x, y in of_step.items()}}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("TORCHELASTIC_RUN_ID", raising=False)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
+    monkeypatch.setattr(train, "ignore_stops", lambda: None)
+    cfg = OmegaConf.structured(DistributedTrainingConfig(distributed_world_size=8, tpu=False))
+    train.find_place(cfg, cpu=False)
+    infer_init_method(cfg)
+    assert (cfg.distributed_world_size, cfg.distributed_rank) == (8, 4)
+    assert cfg.distributed_init_method.startswith("tcp://a:")
