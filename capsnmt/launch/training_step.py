@@ -166,7 +166,7 @@ def train(run: Run) -> Step:
         *several,
         *(by_gloo if several and not device.gpus else []),
         *([] if chosen else ["--num-workers", "0"]),
-        *precision_flags(run),
+        *{"bf16": ["--autocast", "bf16"], "fp16": ["--fp16"]}.get(precision(run), []),
         *("--seed", str(run.config.seed), "--save-dir", str(folder.checkpoints)),
         *("--log-format", "json", "--log-file", str(folder.train_log)),
     )
@@ -196,27 +196,26 @@ def _program(device: Device) -> List[str]:
     return [python, *training]
 
 
-def precision_flags(run: Run) -> List[str]:
-    """Return the flags of the precision that the settings ask for.
+def precision(run: Run) -> str:
+    """Return the precision that the settings ask for: bf16, fp16 or fp32.
 
     **D**: ``fp16`` is for GPUs; on a CPU it is fp32. ``auto`` is fp16 on a GPU, bf16 for a model
     that overflows it, if the GPU has it. On a CPU it is bf16 if that has the instructions
     (docs/precision.md has the measurements), for the architectures that have the switch; otherwise
     fp32. The checkpoint has the setting of ``bf16``, so the later steps need no flag.
     """
-    precision, gpu = run.settings.precision, bool(run.device.gpus)
+    asked, gpu = run.settings.precision or "fp32", bool(run.device.gpus)
     of_preset = getattr(preset(str(run.settings.arch)), "layer_aggregation", "none")
     overflows = run.settings.train.get("layer-aggregation", of_preset) in OVERFLOW_FP16
-    if precision == "auto" and gpu:
+    if asked == "auto" and gpu:
         # a plan may be made on another machine
         obstacle = bf16_obstacle("cuda") if torch.cuda.is_available() else None
-        precision = "fp16" if not overflows else "fp32" if obstacle else "bf16"
-    elif precision == "auto":
+        return "fp16" if not overflows else "fp32" if obstacle else "bf16"
+    if asked == "auto":
         model = ARCH_MODEL_REGISTRY.get(str(run.settings.arch))
         ours = model is not None and model.__module__.startswith("capsnmt.")
-        precision = "bf16" if ours and bf16_obstacle("cpu") is None else "fp32"
-    on_gpu = {"fp16": ["--fp16"]} if gpu else {}
-    return {"bf16": ["--autocast", "bf16"], **on_gpu}.get(str(precision), [])
+        return "bf16" if ours and bf16_obstacle("cpu") is None else "fp32"
+    return asked if gpu or asked == "bf16" else "fp32"
 
 
 def preset(arch: str) -> argparse.Namespace:

@@ -104,6 +104,7 @@ class Machine(Record, frozen=True, kw_only=True, rename="kebab"):
     device: str  # in words
     device_name: str  # of the hardware
     threads: Optional[int] = None  # of each process; None: the launcher did not set them
+    precision: Optional[str] = None  # of its arithmetic; older records have none
     versions: Dict[str, str]  # package -> version
 
 

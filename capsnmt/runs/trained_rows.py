@@ -194,8 +194,10 @@ class TrainedRow:
 
     @property
     def precisions(self) -> List[str]:
-        """The precisions of its runs, which may be launched on machines with others."""
-        return sorted({run.settings.precision or "fp32" for run in self.runs})
+        """The known precisions of its runs, for which ``auto`` may have chosen others."""
+        parts = [(run, part) for run in self.runs for part in run.training.parts]
+        found = {part.precision or run.settings.precision or "fp32" for run, part in parts}
+        return sorted(found - {"auto"})  # of a record that says no more
 
     def by_length(self, test_set: str) -> Dict[str, Spread]:
         """BLEU of each bucket of source lengths that has sentences, over the seeds."""

@@ -316,13 +316,16 @@ def test_seeds_that_were_scored_otherwise_are_named(
     assert f"warning: em_routing: bleu on test is {signature}; delete" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("asked", [("fp32", "bf16"), ("auto", "auto")])
 def test_seeds_of_several_precisions_are_named(
-    first: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+    asked: Tuple[str, str], first: Path, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
-    runs = [add_seed(first, tmp_path, seed, 42.0) for seed in (1, 2)]
-    for run, precision in zip(runs, ("fp32", "bf16")):
-        put("config.json", "settings", "precision", value=precision)(run.path)
-    assert summary_of(runs[0])["seeds"] == [1, 2]
+    """Also of machines on which ``auto`` is another one, but of older records that say no more."""
+    runs = [add_seed(first, tmp_path, seed, 42.0) for seed in (1, 2, 3)]
+    for run, setting, precision in zip(runs, (*asked, "auto"), ("fp32", "bf16", None)):
+        put("config.json", "settings", "precision", value=setting)(run.path)
+        put("training.json", "precision", value=precision)(run.path)
+    assert summary_of(runs[0])["seeds"] == [1, 2, 3]
     warning = "warning: em_routing: the mean is of seeds in bf16 and fp32"
     assert warning in capsys.readouterr().err
     assert "different precisions (em\\_routing bf16 and fp32)" in page([tmp_path])
