@@ -142,11 +142,8 @@ def cpu(run: Run) -> List[str]:
 
 def train(run: Run) -> Step:
     """The training."""
-    device, folder, split, most = run.device, run.folder, update(run), run.settings.batch.max_tokens
+    device, folder, split = run.device, run.folder, update(run)
     size = "--batch-size" if run.settings.classifies else "--max-tokens"
-    # a validation sentence may be as long on any number of devices
-    same = run.settings.classifies or split.per_pass == most
-    chosen_valid = same or "max-tokens-valid" in run.settings.train
     # By default the first process sends the checkpoint to the others in a form that torch >= 2.6
     # does not load, so training on several GPUs could not resume.
     several = ["--load-checkpoint-on-all-dp-ranks"] if device.workers > 1 else []
@@ -160,7 +157,7 @@ def train(run: Run) -> Step:
         *flags.training(run.settings),
         *start,
         *(size, str(split.per_pass), "--update-freq", str(split.update_freq)),
-        *([] if chosen_valid else ["--max-tokens-valid", str(most)]),
+        *_validation(run),
         # Without a world size fairseq takes every GPU it sees.
         *("--distributed-world-size", str(device.workers)),
         *several,
@@ -172,6 +169,14 @@ def train(run: Run) -> Step:
     )
     program = tuple(_program(device))
     return Step("train", (folder.last_checkpoint,), program=program, arguments=arguments)
+
+
+def _validation(run: Run) -> List[str]:
+    """Return the flag that lets a validation sentence be as long on any number of devices."""
+    most = run.settings.batch.max_tokens
+    chosen = run.settings.classifies or "max-tokens-valid" in run.settings.train
+    same = update(run).per_pass == most
+    return [] if chosen or same else ["--max-tokens-valid", str(most)]
 
 
 def _program(device: Device) -> List[str]:
