@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import itertools
 import json
 import math
+import statistics
 import sys
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import msgspec
 import numpy as np
@@ -48,6 +50,7 @@ class Outcome(Record, frozen=True):
     version: str  # of capsnmt, with its commit
     settings: str  # of the row: twelve digits of a checksum
     data: str  # the same of the data and the references
+    prefix: Optional[float]  # percent of a sequence of the last test set before its first error
     accuracy: Dict[str, float]  # test set -> percent of whole sequences
 
     @classmethod
@@ -55,6 +58,7 @@ class Outcome(Record, frozen=True):
         """Return that of a run."""
         training, tests = run.training, run.settings.data.test_sets
         texts = [run.scores[x].checksums.get("reference", "") for x in tests]
+        found = {x: [*sequences(run, x)] for x in tests}
         return cls(
             task,
             run.row,
@@ -65,7 +69,8 @@ class Outcome(Record, frozen=True):
             training.versions.get("capsnmt", "unknown"),
             content(records.plain(run.settings)),
             content([training.data, texts]),
-            {x: accuracy(run, x) for x in tests},
+            percent([share_begun(*pair) for pair in found[[*tests][-1]]]),
+            {x: percent([one == other for one, other in pairs]) for x, pairs in found.items()},
         )
 
 
@@ -84,9 +89,10 @@ def read(path: Path) -> List[Outcome]:
     with open(path, encoding="utf-8", newline="") as file:
         lines = [*csv.DictReader(file, delimiter="\t")]
     try:
-        nested = [{**{x: line.pop(x) for x in FACTS}, "accuracy": line} for line in lines]
+        facts = [{x: line.pop(x, None) or None for x in FACTS} for line in lines]
+        nested = [{**known, "accuracy": line} for known, line in zip(facts, lines)]
         return msgspec.convert(nested, List[Outcome], strict=False)
-    except (KeyError, msgspec.ValidationError) as error:
+    except msgspec.ValidationError as error:
         raise ConfigurationError(
             f"{path} keeps no outcomes of the suite ({error}); give another file"
         ) from None
@@ -115,13 +121,24 @@ def check(outcomes: List[Outcome]) -> None:
                 )
 
 
-def accuracy(run: FinishedRun, test_set: str) -> float:
-    """Return the percentage of the sequences of a test set that are right as a whole."""
+def sequences(run: FinishedRun, test_set: str) -> Iterator[Tuple[str, str]]:
+    """Yield each translation of a test set with its reference."""
     found = translations(run.folder.generated(test_set), run.config)
     reference = PreparedData(run.data).raw(test_set, run.settings.languages[1])
     run.check_references(test_set, [reference])
-    expected = read_lines(str(reference))
-    return 100 * sum(map(str.__eq__, found, expected)) / len(expected)
+    yield from zip(found, read_lines(str(reference)))
+
+
+def share_begun(found: str, expected: str) -> float:
+    """Return the share of the expected words that come before the first wrong or missing one."""
+    pairs = [*zip(found.split(), expected.split())]
+    right = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
+    return right / len(expected.split())
+
+
+def percent(shares: Sequence[float]) -> float:
+    """Return the mean as a percentage."""
+    return 100 * sum(shares) / len(shares)
 
 
 def mean_interval(found: Spread) -> Optional[Tuple[float, float]]:
@@ -142,27 +159,28 @@ def mean_interval(found: Spread) -> Optional[Tuple[float, float]]:
 
 def lines(task: str, outcomes: List[Outcome]) -> Iterator[Tuple[List[str], Dict[str, Any]]]:
     """Yield cells and the comparison of each system of a task, the baseline first."""
-    baseline = None
     for system in sorted({x.system for x in outcomes}, key=lambda name: (name != BASELINE, name)):
-        seeds = [x for x in outcomes if x.system == system]
-        cells = [task, f"`{system}`", f"{seeds[0].parameters:,}", str(len(seeds))]
-        for test_set in seeds[0].accuracy:
-            found = spread([x.accuracy[test_set] for x in seeds])
-            cells += [mean_cell(found), reach(mean_interval(found))]
-        if system == BASELINE:
-            baseline = found
-        if baseline is None or system == BASELINE:
-            yield [*cells, NONE, NONE], {}
-        else:
-            compared = welch(found, baseline)
-            difference = difference_cell(found.mean - baseline.mean)
-            yield [*cells, difference, reach(compared.get("welch_interval"))], compared
+        ours = [x for x in outcomes if x.system == system]
+        theirs = [x for x in outcomes if x.system == BASELINE != system]
+        *learned, last = ours[0].accuracy
+        prefixes = [[x.prefix for x in each if x.prefix is not None] for each in (ours, theirs)]
+        whole = [[x.accuracy[last] for x in each] for each in (ours, theirs)]
+        begun = f"{mean_cell(spread(prefixes[0]))} ({len(prefixes[0])})" if prefixes[0] else NONE
+        further, _ = versus(*prefixes)
+        found, (better, compared) = spread(whole[0]), versus(*whole)
+        cells = [task, f"`{system}`", f"{ours[0].parameters:,}", str(len(ours))]
+        cells += [mean_cell(spread([x.accuracy[name] for x in ours])) for name in learned]
+        cells += [begun, *further, mean_cell(found), reach(mean_interval(found)), *better]
+        yield cells, compared
 
 
-def welch(one: Spread, other: Spread) -> Dict[str, Any]:
-    """Return Welch's comparison of two means over seeds: its 95% interval, and p."""
-    ours, theirs = ((np.array(x.values), np.zeros((len(x.values), 1))) for x in (one, other))
-    return difference_of(ours, theirs)
+def versus(ours: List[float], theirs: List[float]) -> Tuple[Tuple[str, str], Dict[str, Any]]:
+    """Return the difference of two means over seeds, its 95% interval, and Welch's comparison."""
+    if not (ours and theirs):
+        return (NONE, NONE), {}
+    compared = difference_of(*((np.array(x), np.zeros((len(x), 1))) for x in (ours, theirs)))
+    difference = difference_cell(statistics.fmean(ours) - statistics.fmean(theirs))
+    return (difference, reach(compared.get("welch_interval"))), compared
 
 
 def reach(bounds: Optional[Tuple[float, float]]) -> str:
@@ -187,9 +205,9 @@ def outcomes_below(folder: Path) -> Iterator[Outcome]:
 def table(outcomes: List[Outcome]) -> Table:
     """Return the table of some outcomes, with p of each difference corrected for their number."""
     check(outcomes)
-    header = ["task", "system", "parameters", "seeds"]
-    for test_set in outcomes[0].accuracy:
-        header += [test_set, "95%"]
+    *learned, last = outcomes[0].accuracy
+    header = ["task", "system", "parameters", "seeds", *learned, "prefix", "Δ prefix", "95%"]
+    header += [last, "95%", f"Δ {last}", "95%"]
     tasks = sorted({x.task for x in outcomes})
     found = [
         line for task in tasks for line in lines(task, [x for x in outcomes if x.task == task])
@@ -197,7 +215,7 @@ def table(outcomes: List[Outcome]) -> Table:
     p_values = [compared["welch_p_value"] for _, compared in found if compared]
     corrected = iter(holm(p_values))
     cells = [[*line, p_cell(next(corrected) if compared else None)] for line, compared in found]
-    header += [f"Δ {test_set}", "95%", f"p, Holm over {len(p_values)}"]
+    header += [f"p, Holm over {len(p_values)}"]
     return Table(header, [[*map(Markdown, line)] for line in cells], numeric=2)
 
 

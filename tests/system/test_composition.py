@@ -90,24 +90,30 @@ def test_the_table_counts_whole_sequences_over_seeds(tmp_path: Path) -> None:
     for row, counts in right.items():
         write_run(tmp_path / "copy", row)
         for folder, count in zip(add_seeds(tmp_path / "copy", row, counts, counts), counts):
-            found = [*REFERENCES[:count], *(f"{line} gut" for line in REFERENCES[count:])]
+            wrong = [" ".join([*line.split()[:-1], "gut"]) for line in REFERENCES[count:]]
+            found = [*REFERENCES[:count], *wrong]
             write_generated(folder / f"generate-{TEST_SET}.txt", found)
     write_run(tmp_path / "reversal", "baseline").joinpath("scores.json").unlink()  # it goes on
     header, _, *lines = succeed("scripts.composition", tmp_path).strip().splitlines()
     table = [[cell.strip() for cell in line.split("|")[1:-1]] for line in (header, *lines)]
-    told = ["task", "system", "parameters", "seeds", "test", "95%", "Δ test", "95%"]
-    assert table[0] == [*told, "p, Holm over 1"]
+    told = ["task", "system", "parameters", "seeds", "prefix", "Δ prefix", "95%", "test", "95%"]
+    assert table[0] == [*told, "Δ test", "95%", "p, Holm over 1"]
     for line, (row, counts) in zip(table[1:], right.items()):
         shares = [100 * count / len(REFERENCES) for count in counts]
         mean, std = statistics.mean(shares), statistics.stdev(shares)
         reach = 4.302653 * std / 3**0.5  # t of two degrees of freedom
         low, high = max(0, mean - reach), min(100, mean + reach)
         assert line[:4] == ["copy", f"`{row}`", "6", "3"]
-        assert line[4:6] == [f"{mean:.2f} ± {std:.2f}", f"{low:.1f} to {high:.1f}"]
-    assert table[1][6:] == ["–", "–", "–"]
-    assert table[2][6] == "+43.33"
+        assert line[7:9] == [f"{mean:.2f} ± {std:.2f}", f"{low:.1f} to {high:.1f}"]
+        # in a wrong line all words but the last are right
+        parts = [len(x.split()) - 1 for x in REFERENCES]
+        begun = [100 - 100 * sum(1 / (x + 1) for x in parts[n:]) / len(parts) for n in counts]
+        assert line[4] == f"{statistics.mean(begun):.2f} ± {statistics.stdev(begun):.2f} (3)"
+    assert table[1][5:7] == ["–", "–"]
+    assert table[1][9:] == ["–", "–", "–"]
+    assert table[2][9] == "+43.33"
     expected = scipy.stats.ttest_ind(*right.values(), equal_var=False).pvalue
-    assert float(table[2][8]) == pytest.approx(expected, abs=5e-4)
+    assert float(table[2][11]) == pytest.approx(expected, abs=5e-4)
     assert (tmp_path / "composition.md").read_text("utf-8").splitlines() == [header, _, *lines]
     kept = tmp_path / "kept" / "outcomes.tsv"
     assert succeed("scripts.composition", tmp_path, "--keep", kept) == f"{header}\n{_}\n" + "".join(
@@ -117,6 +123,11 @@ def test_the_table_counts_whole_sequences_over_seeds(tmp_path: Path) -> None:
     again = succeed("scripts.composition", tmp_path, "--keep", kept).strip().splitlines()
     assert again == [header, _, *lines]
     known = kept.read_text("utf-8")
+    fields = [line.split("\t") for line in known.splitlines()]
+    place = fields[0].index("prefix")
+    kept.write_text("".join("\t".join(x[:place] + x[place + 1 :]) + "\n" for x in fields))
+    older = succeed("scripts.composition", tmp_path, "--keep", kept).strip().splitlines()
+    assert [line.split("|")[5].strip() for line in older[2:]] == [table[1][4], "–"]
     kept.write_text(known.replace("em_routing\t2\t6\t", "em_routing\t2\t6\t7"))
     other = command("scripts.composition", tmp_path, "--keep", kept)
     is_refusal(other.returncode, other.stderr, "copy: em_routing, seed 2, has the updates")
