@@ -6,7 +6,7 @@ import argparse
 import json
 import math
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, NoReturn, Sequence
+from typing import Any, Dict, List, Mapping, NoReturn, Optional, Sequence, Tuple
 
 from capsnmt.cli import ConfigurationError, say, shown
 from capsnmt.configurations.schema import Settings
@@ -55,9 +55,16 @@ LEAST = {
     **dict.fromkeys(("clip-norm", "label-smoothing", "warmup-updates", "weight-decay"), 0),
     **dict.fromkeys(("max-len-a", "max-len-b", "min-len", "no-repeat-ngram-size"), 0),
     **dict.fromkeys(("lr", "temperature"), math.ulp(0.0)),  # above 0
-    **dict.fromkeys(("adam-betas", "adam-eps"), 0),
+    **dict.fromkeys(("adam-betas", "adam-eps", "num-workers"), 0),
 }
 BELOW_1 = ("adam-betas", "label-smoothing")
+# What fairseq may choose the best checkpoint by: whether more is better, and the flag of a
+# translation without which no validation has it.
+BEST_BY: Dict[str, Tuple[bool, Optional[str]]] = {
+    **dict.fromkeys(("loss", "nll_loss", "ppl"), (False, None)),
+    **{"accuracy": (True, "report-accuracy"), "bleu": (True, "eval-bleu")},
+    "macro_f1": (True, None),
+}
 AS_JSON = ("eval-bleu-args", "eval-bleu-detok-args")
 
 
@@ -114,6 +121,7 @@ def check_training(settings: Settings, arguments: Sequence[str]) -> None:
 
     parsed = check("train", options.get_training_parser(), arguments)
     _check_values("train", settings.train)
+    _check_best(parsed)
     if parsed.lr_scheduler == "polynomial_decay":
         last, total = parsed.max_update, settings.train.get("total-num-update")
         if total is None or (last > float(total) and not parsed.end_learning_rate):
@@ -140,6 +148,21 @@ def check_training(settings: Settings, arguments: Sequence[str]) -> None:
                 f"average.{way} is {count}, but train.{end} {last} with a checkpoint every {every} "
                 f"has fewer; give --set {fix}"
             )
+
+
+def _check_best(parsed: argparse.Namespace) -> None:
+    """Raise if the best checkpoint would be the worst, or the first validation would end it."""
+    metric, most = parsed.best_checkpoint_metric, parsed.maximize_best_checkpoint_metric
+    rises, needed = BEST_BY.get(metric, (most, None))
+    if needed and not getattr(parsed, needed.replace("-", "_"), True):  # a classifier has no such
+        problem = f"which no validation has without train.{needed}; give --set train.{needed}=true"
+    elif rises != most:
+        chosen, value = ("lowest", "true") if rises else ("highest", "null")
+        key = "train.maximize-best-checkpoint-metric"
+        problem = f"and the {chosen} would be the best; give --set {key}={value}"
+    else:
+        return
+    raise ConfigurationError(f"train.best-checkpoint-metric is {metric}, {problem}")
 
 
 def check_generation(settings: Settings, arguments: Sequence[str]) -> None:
@@ -188,8 +211,10 @@ def _check_values(section: str, flags: Mapping[str, Any]) -> None:
             except ValueError:
                 numbers = [math.nan]
             whole = least == 1
-            if not all(least <= one < below and not (whole and one % 1) for one in numbers):
-                kind = "numbers" if name == "adam-betas" else f"a{' whole' * whole} number"
+            pair = name == "adam-betas"
+            fits = all(least <= one < below and not (whole and one % 1) for one in numbers)
+            if not fits or (pair and len(numbers) != 2):
+                kind = "two numbers" if pair else f"a{' whole' * whole} number"
                 allowed = f"{kind} above 0" if 0 < least < 1 else f"{kind}, {least:g} or more"
                 allowed += " and below 1" if name in BELOW_1 else ""
                 raise ConfigurationError(f"{section}.{name} is {shown(value)}; give {allowed}")
