@@ -16,10 +16,10 @@ from capsnmt.evaluation.scores import Spread, spread
 from capsnmt.pages.page import Table
 from capsnmt.pages.plots import Figures
 from capsnmt.report.figures import means_by_category
-from capsnmt.report.tables import NONE, mean_cell
+from capsnmt.report.tables import NONE, mean_cell, settings
 from capsnmt.runs.finished import FinishedRun
 from capsnmt.runs.records import Measures
-from capsnmt.runs.trained_rows import TrainedRow, group
+from capsnmt.runs.trained_rows import TrainedRow, check_one_row, group
 from capsnmt.sentences.senteval import TASKS
 
 # the systems of Li et al. 2021, then those of Li et al. 2019
@@ -38,6 +38,11 @@ def probing(runs: Sequence[FinishedRun]) -> Tuple[Dict[str, Any], Figures]:
         task: _rows(run for run in runs if run.result.probing_task == task) for task in TASKS
     }
     names = _ordered(chain(*by_task.values()))
+    firsts: Dict[str, TrainedRow] = {}
+    for rows in by_task.values():
+        for name, row in rows.items():
+            first = firsts.setdefault(name, row)
+            check_one_row(first.runs[0], row.runs[0], "report them separately")
     lines: List[List[str]] = []
     for kind in dict.fromkeys(task.kind for task in TASKS.values()):
         means = []
@@ -50,7 +55,8 @@ def probing(runs: Sequence[FinishedRun]) -> Tuple[Dict[str, Any], Figures]:
         if len(means) > 1:
             lines.append([kind, "Ave.", "", *map(_average, zip(*means))])
     header = ["kind", "task", "majority", *names]
-    return {"table": Table(header, lines, numeric=2), **_compared(runs)}, {}
+    shown = [firsts[name] for name in names]
+    return {"table": Table(header, lines, numeric=2), **_compared(runs, shown)}, {}
 
 
 def logical_inference(runs: Sequence[FinishedRun]) -> Tuple[Dict[str, Any], Figures]:
@@ -83,7 +89,7 @@ def logical_inference(runs: Sequence[FinishedRun]) -> Tuple[Dict[str, Any], Figu
         {"majority class": spread([first.majority])},
     )
     table = Table(header, lines, numeric=1)
-    values = {"table": table, **_compared(runs), "majority": f"{first.majority:.2f}"}
+    values = {"table": table, **_compared(runs, rows), "majority": f"{first.majority:.2f}"}
     return values, {"logical_inference": draw}
 
 
@@ -109,12 +115,13 @@ def _accuracy_in(bucket: int, measures: Measures) -> Optional[float]:
     return measures.by_bucket[bucket].accuracy if bucket in measures.by_bucket else None
 
 
-def _compared(runs: Sequence[FinishedRun]) -> Dict[str, Any]:
-    """Return the seeds of some runs, and what of them was trained on other data than the first."""
+def _compared(runs: Sequence[FinishedRun], rows: Sequence[TrainedRow]) -> Dict[str, Any]:
+    """Return seeds and settings, and which runs were trained on other data than the first."""
     first = {run.result.probing_task: run for run in reversed(runs)}
     others = [
         str(run.folder)
         for run in runs
         if run.training.vocabulary != first[run.result.probing_task].training.vocabulary
     ]
-    return {"seeds": sorted({run.seed for run in runs}), "first": runs[0].row, "others": others}
+    seeds = sorted({run.seed for run in runs})
+    return {"seeds": seeds, "settings": settings(rows), "first": runs[0].row, "others": others}

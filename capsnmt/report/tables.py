@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from capsnmt.evaluation.scores import METRICS, Comparison, Spread, digits
 from capsnmt.pages.page import Table, code, csv_text
 from capsnmt.runs.finished import FinishedRun, distinct_names
 from capsnmt.runs.learning_curve import clock
-from capsnmt.runs.trained_rows import TrainedRow
+from capsnmt.runs.trained_rows import TrainedRow, row_differences
 
 NONE, MINUS = "–", "−"
 Means = Mapping[str, Mapping[str, Spread]]  # system -> category -> its value
@@ -172,6 +172,21 @@ def training(runs: Runs) -> Table:
             ]
         )
     return Table([*header, "valid loss"], lines, numeric=2)
+
+
+def settings(rows: Sequence[TrainedRow]) -> Table:
+    """Return the settings in which each row differs from the first, by one run of each."""
+    first, *others = rows
+    lines = []
+    for row in others:
+        found = row_differences(first.runs[0], row.runs[0])
+        changes = [f"{key} {_in_words(was)} → {_in_words(now)}" for key, was, now in found]
+        lines.append([row.name, "; ".join(changes) or NONE])
+    return Table(["system", f"settings other than those of {first.name}"], lines)
+
+
+def _in_words(value: Any) -> str:
+    return NONE if value is None else str(value)
 
 
 def versions(runs: Sequence[FinishedRun]) -> Table:

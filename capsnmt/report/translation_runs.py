@@ -24,12 +24,13 @@ from capsnmt.report.tables import Runs
 from capsnmt.runs.comparison import compare_rows, read_translations
 from capsnmt.runs.finished import FinishedRun, check_comparable, distinct_names, signatures
 from capsnmt.runs.trained_rows import (
+    OF_NO_SYSTEM,
     FinishedSweep,
     TrainedRow,
     data_differences,
-    decoding_differences,
     find_sweeps,
     group,
+    row_differences,
     source_lengths,
 )
 
@@ -57,6 +58,7 @@ def translation(runs: Sequence[FinishedRun], sample_count: int) -> Tuple[Dict[st
         "sweeps": [_sweep(x, name, figures) for x in find_sweeps(runs) for name in test_sets],
         "test_sets": [_test_set(name, rows, named, figures) for name in test_sets],
         "training": tables.training(named),
+        "settings": tables.settings(rows),
         "samples": {
             name: list(_samples(rows, name, sample_count)) for name in test_sets if sample_count
         },
@@ -115,16 +117,12 @@ def _differing(runs: Sequence[FinishedRun], rows: Sequence[TrainedRow]) -> Itera
         for key, name in common_metrics([run.output(test_set) for run in runs]).items():
             if len(signatures(runs, test_set, key)) > 1:
                 yield f"signatures of {name} on {test_set}"
-        # by name: the data of runs that were launched elsewhere lie in other folders
-        scored = [run.scores[test_set] for run in runs]
-        texts = [each.references or [each.reference] for each in scored]
-        if len({tuple(Path(name).name for name in names) for names in texts}) > 1:
-            yield f"references of {test_set}"
     if any(run.training.vocabulary != runs[0].training.vocabulary for run in runs):
         yield "dictionaries"
     elif any([*data_differences(runs[0].training, run.training)] for run in runs):
         yield "training or validation texts"
-    yield from sorted({key for run in runs for key, *_ in decoding_differences(runs[0], run)})
+    found = {key for run in runs for key, *_ in row_differences(runs[0], run)}
+    yield from sorted(key for key in found if key.startswith(OF_NO_SYSTEM))
     if len({each for x in rows for each in x.precisions}) > 1:
         each = (f"{x.name} {' and '.join(x.precisions)}" for x in rows)
         yield f"precisions ({'; '.join(each)})"

@@ -17,12 +17,13 @@ from capsnmt.records import Record
 from capsnmt.runs.finished import FinishedRun, differing_texts, signatures
 from capsnmt.runs.records import RunFolder
 from capsnmt.runs.trained_rows import (
+    OF_NO_SYSTEM,
     TrainedRow,
     check_one_row,
     data_differences,
-    decoding_differences,
     differences_between,
     file_differences,
+    row_differences,
 )
 
 References = Mapping[str, Sequence[Path]]
@@ -152,11 +153,12 @@ def _comparisons(row: TrainedRow, references: References) -> Dict[str, List[Comp
     ours, theirs = first.settings.updates, runs[0].settings.updates
     if ours != theirs:
         say(f"warning: {first.row} has up to {ours} updates, and {name} up to {theirs}")
-    for key, was, now in decoding_differences(runs[0], first):
-        say(
-            f"warning: {first.row} has {key} {now}, and {name} {was}: they differ not in their "
-            f"trainings alone"
-        )
+    for key, was, now in row_differences(runs[0], first):
+        if key.startswith(OF_NO_SYSTEM):
+            say(
+                f"warning: {first.row} has {key} {now}, and {name} {was}: they differ not in their "
+                f"systems alone"
+            )
 
     from capsnmt.runs.comparison import compare_rows
 

@@ -8,7 +8,6 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Seque
 
 from capsnmt import records
 from capsnmt.cli import ConfigurationError
-from capsnmt.configurations.schema import Settings
 from capsnmt.evaluation.scores import Spread, spread
 from capsnmt.files import content_of
 from capsnmt.records import as_number
@@ -31,8 +30,9 @@ FREE_FLAGS = {
 PERIODS = {"cosine": "lr-period-updates", "polynomial_decay": "total-num-update"}
 FREE_IN_GENERATION = {"batch-size", "max-sentences", "max-tokens"}  # they change no translation
 FREE_IN_SCORING = {"metrics", "significance", "samples"}  # they change no score
-# what makes text of a model, by the beginnings of keys; how subwords are joined depends on the data
-OF_TRANSLATIONS = ("average.", "generate.", "score.detokenize")
+# what no system of a comparison should have to itself, by the beginnings of keys: the text of an
+# update, and what makes text of a model; how subwords are joined depends on the data
+OF_NO_SYSTEM = ("batch.", "average.", "generate.", "score.detokenize")
 
 
 def training_differences(
@@ -113,33 +113,33 @@ def _training(config: RunConfig) -> Dict[str, Any]:
 
 
 def differences_between(one: FinishedRun, other: FinishedRun) -> List[Tuple[str, Any, Any]]:
-    """Return key and values of what must be equal in two seeds of one row, and is not.
+    """Return key and values of what must be equal in two runs of one row, and is not.
 
     That is the training, with its end, which may change when a training resumes, and all that
-    makes the scores.
+    makes the scores; of two probing tasks, all but the files of the tasks.
     """
     found = [*training_differences(one.config, other.config, one.training, other.training)]
     found += _differing(_budget_and_scores(one), _budget_and_scores(other), as_number)
     if not one.settings.classifies:
         found += differing_texts(one, other, "reference", "source")
-    return [each for each in found if each[0] != "seed"]
+    free = {"seed"}
+    if one.config.task != other.config.task:
+        files = {*one.training.vocabulary, *other.training.vocabulary}
+        free |= {"task", *(f"data: {name}" for name in files)}
+    return [each for each in found if each[0] not in free]
 
 
-def decoding_differences(one: FinishedRun, other: FinishedRun) -> Iterator[Tuple[str, Any, Any]]:
-    """Return key and values of what makes text of the models of two rows, and is not the same."""
-    was, new = (
-        {key: x for key, x in made.items() if key.startswith(OF_TRANSLATIONS)}
-        for made in map(_making_of_scores, (one.settings, other.settings))
-    )
-    return _differing(was, new, as_number)
+def row_differences(one: FinishedRun, other: FinishedRun) -> List[Tuple[str, Any, Any]]:
+    """Return key and values of the settings in which two rows differ, by one run of each."""
+    was, new = ({**_training(x.config), **_budget_and_scores(x)} for x in (one, other))
+    return [each for each in _differing(was, new, as_number) if each[0] not in ("seed", "task")]
 
 
 def check_one_row(first: FinishedRun, run: FinishedRun, fix: str) -> None:
-    """Raise unless two runs of one row are seeds of the same experiment."""
+    """Raise unless two runs of one row are of the same experiment."""
     for key, one, other in differences_between(first, run):
         raise ConfigurationError(
-            f"{run.folder} has {key} {other}, but {first.folder}, another seed of {run.row}, has "
-            f"{one}; {fix}"
+            f"{run.folder} has {key} {other}, but {first.folder}, of the same row, has {one}; {fix}"
         )
 
 
@@ -156,10 +156,6 @@ def _budget_and_scores(run: FinishedRun) -> Dict[str, Any]:
     # D: patience ends a training, and that of its initial model, where it will
     if initial is not None and not patience:
         ends["updates of the initial model"] = initial.updates
-    return {**ends, **_making_of_scores(settings)}
-
-
-def _making_of_scores(settings: Settings) -> Dict[str, Any]:
     parts = {
         "average": settings.average,
         "data.test-sets": settings.data.test_sets,
@@ -167,12 +163,13 @@ def _making_of_scores(settings: Settings) -> Dict[str, Any]:
         "score": records.plain(settings.score) or {},
     }
     free = {"generate": FREE_IN_GENERATION, "score": FREE_IN_SCORING}
-    return {
+    scores = {
         f"{part}.{key}": value
         for part, each in parts.items()
         for key, value in each.items()
         if key not in free.get(part, ())
     }
+    return {**ends, **scores}
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from tests.report.finished_runs import (
     TRANSLATIONS,
     add_seeds,
     edit,
+    page,
     put,
     runs,
     write_result,
@@ -131,3 +132,27 @@ def test_classifiers_are_different_runs_and_their_seeds_have_one_setting(
     assert f"{second} has train.validate-interval 2, but" in report(output / "classifiers")
     put("config.json", "settings", "train", "lr", value=0.5)(second)
     assert f"{second} has train.lr 0.5, but" in report(output / "classifiers")
+
+
+def test_the_tasks_of_a_row_have_one_setting_and_one_encoder(
+    output: Path, report: Callable[..., str]
+) -> None:
+    """Otherwise the average of a column would be of two systems."""
+    folder = output / "classifiers"
+    for task in ("SentLen", "WC"):
+        write_result(folder, "both", 1, 50.0, task=task)
+    one, other = (folder / "both" / task / "seed-1" for task in ("SentLen", "WC"))
+    for run, task in ((one, "SentLen"), (other, "WC")):
+        put("config.json", "task", value=task)(run)
+        put("training.json", "vocabulary", value={f"{task}.txt": task})(run)
+    for file, keys, value, key in (
+        ("config.json", ("settings", "train", "lr"), 0.5, "train.lr"),
+        ("training.json", ("data", "--probe-checkpoint"), "1", "data: --probe-checkpoint"),
+    ):
+        put("training.json", "data", value={"--probe-checkpoint": "0"})(one)
+        put("training.json", "data", value={"--probe-checkpoint": "0"})(other)
+        put(file, *keys, value=value)(other)
+        assert f"{other} has {key} {value}, but {one}, of the same row," in report(folder)
+        put("config.json", "settings", "train", value={"task": "probing"})(other)
+    put("training.json", "data", value={"--probe-checkpoint": "0"})(other)
+    assert "| Surface | Ave. |" in page([folder])

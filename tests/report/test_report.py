@@ -127,16 +127,18 @@ CHANGES: Dict[str, Callable[[Path], Any]] = {
     "**Not comparable:** the systems have different signatures of BLEU on test.": (
         lambda run: edit_scores(run, retokenise)
     ),
-    "**Not comparable:** the systems have different references of test.": (
-        put("scores.json", "test", "reference", value="x")
-    ),
-    "different references of test.": put("scores.json", "test", "references", value=["x", "y"]),
     "**Not comparable:** the systems have different dictionaries.": (
         put("training.json", "vocabulary", "x", value="1")
     ),
     "**Not comparable:** the systems have different training or validation texts.": read_other_text,
     "**Not comparable:** the systems have different average.last-updates, generate.beam.": (
         decode_otherwise
+    ),
+    "**Not comparable:** the systems have different batch.tokens-per-update.": (
+        put("config.json", "settings", "batch", "tokens-per-update", value=200)
+    ),
+    "| em\\_routing | train.dropout – → 0.3; train.lr 0.1 → 0.5 |": (
+        put("config.json", "settings", "train", value={"max-update": 40, "lr": 0.5, "dropout": 0.3})
     ),
     "**Not the data of the training:** they were prepared again since.": prepare_again,
     "No difference was tested: a translation or reference is missing, or is not what was scored.": (
@@ -335,6 +337,14 @@ def test_classifiers_of_other_data_are_said_not_to_compare(tmp_path: Path) -> No
     for path in (tmp_path / "both").glob("seed-*/training.json"):
         edit(path, lambda training: training.update(vocabulary={"test0": "1"}))
     assert re.search("Not comparable, .*both.*seed-2", page([tmp_path]))
+
+
+def test_the_settings_of_classifiers_are_said_where_they_differ(tmp_path: Path) -> None:
+    write_classifiers(tmp_path)
+    for task in ("", "WC"):
+        for path in (tmp_path / "both" / task).glob("seed-*"):
+            put("config.json", "settings", "train", "dropout", value=0.3)(path)
+    assert page([tmp_path]).count("| both | train.dropout – → 0.3 |") == 2
 
 
 def test_a_folder_gives_its_rows_with_their_seeds_the_baseline_first(

@@ -418,10 +418,13 @@ def test_a_row_has_its_difference_to_the_baseline_that_is_finished(
     assert records.plain(found.comparisons["test"]) == records.load(record)["comparisons"]
     (line, *_) = [line for line in lines(found) if "to baseline" in line]
     assert line.startswith("test: bleu ")
-    assert "trainings alone" not in capsys.readouterr().err
+    assert "systems alone" not in capsys.readouterr().err
     edit(run.config, lambda config: config["settings"].update(generate={"lenpen": 2.0}))
+    put("config.json", "settings", "batch", "tokens-per-update", value=200)(run.path)
     assert summarise(run, references).comparisons == found.comparisons
-    assert "em_routing has generate.lenpen 2.0, and baseline None" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "em_routing has generate.lenpen 2.0, and baseline None" in said
+    assert "em_routing has batch.tokens-per-update 200, and baseline 100" in said
     put("training.json", "vocabulary", value={"dict.de.txt": "0"})(run.path)
     assert summarise(run, references).comparisons == found.comparisons
     other = "em_routing was trained on other data than baseline: 1 file(s) differ, such as data: d"
