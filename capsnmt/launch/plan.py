@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
 from argparse import Namespace
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from capsnmt import records
-from capsnmt.cli import ConfigurationError, require, shown
+from capsnmt.cli import ConfigurationError, require, say, shown
 from capsnmt.configurations import files
 from capsnmt.configurations.schema import Settings
 from capsnmt.files import check_file_name
@@ -17,6 +19,7 @@ from capsnmt.launch.kind import kind_of
 from capsnmt.launch.run import Run
 from capsnmt.process import package_path
 from capsnmt.runs.records import Device, RunConfig, RunFolder, SweepPoint
+from capsnmt.runs.trained_rows import OF_NO_SYSTEM, row_differences
 from capsnmt.sentences.senteval import TASKS
 
 ALL = "all"
@@ -98,6 +101,27 @@ def check_before(run: Run, planned: Sequence[Path]) -> None:
                 f"{config.row}: {flag} {row} has no finished run in {run.of(row)} with the same "
                 f"test sets; launch {row} first, with that seed and in the same --output"
             )
+    _warn_of_others(run, planned)
+
+
+def _warn_of_others(run: Run, planned: Sequence[Path]) -> None:
+    """Say in what a run differs from other seeds, or a baseline, that were launched before."""
+    if run.folder.training.is_file():  # it goes on as it began
+        return
+    every: Tuple[str, ...] = ("",)
+    others = [(RunFolder(path), every) for path in sorted(run.folder.row.glob("seed-*"))]
+    if run.config.baseline is not None:
+        others.append((run.of(run.config.baseline), OF_NO_SYSTEM))
+    for other, keys in others:
+        if other.path in (run.folder.path, *planned) or not other.training.is_file():
+            continue
+        with suppress(ConfigurationError):  # of another version
+            found = row_differences(other.read_config(), run.config)
+            for key, was, now in [each for each in found if each[0].startswith(keys)][:1]:
+                say(
+                    f"warning: {run.folder} has {key} {now}, and {other} {was}: for one experiment "
+                    f"give --set {key}={json.dumps(was)}"
+                )
 
 
 def _check_name(name: str, where: str) -> None:

@@ -179,7 +179,7 @@ def settings(rows: Sequence[TrainedRow]) -> Table:
     first, *others = rows
     lines = []
     for row in others:
-        found = row_differences(first.runs[0], row.runs[0])
+        found = row_differences(first.runs[0].config, row.runs[0].config)
         changes = [f"{key} {_in_words(was)} → {_in_words(now)}" for key, was, now in found]
         lines.append([row.name, "; ".join(changes) or NONE])
     return Table(["system", f"settings other than those of {first.name}"], lines)

@@ -121,7 +121,7 @@ def _differing(runs: Sequence[FinishedRun], rows: Sequence[TrainedRow]) -> Itera
         yield "dictionaries"
     elif any([*data_differences(runs[0].training, run.training)] for run in runs):
         yield "training or validation texts"
-    found = {key for run in runs for key, *_ in row_differences(runs[0], run)}
+    found = {key for run in runs for key, *_ in row_differences(runs[0].config, run.config)}
     yield from sorted(key for key in found if key.startswith(OF_NO_SYSTEM))
     if len({each for x in rows for each in x.precisions}) > 1:
         each = (f"{x.name} {' and '.join(x.precisions)}" for x in rows)

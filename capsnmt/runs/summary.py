@@ -153,7 +153,7 @@ def _comparisons(row: TrainedRow, references: References) -> Dict[str, List[Comp
     ours, theirs = first.settings.updates, runs[0].settings.updates
     if ours != theirs:
         say(f"warning: {first.row} has up to {ours} updates, and {name} up to {theirs}")
-    for key, was, now in row_differences(runs[0], first):
+    for key, was, now in row_differences(runs[0].config, first.config):
         if key.startswith(OF_NO_SYSTEM):
             say(
                 f"warning: {first.row} has {key} {now}, and {name} {was}: they differ not in their "

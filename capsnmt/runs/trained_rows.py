@@ -8,6 +8,7 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Seque
 
 from capsnmt import records
 from capsnmt.cli import ConfigurationError
+from capsnmt.configurations.schema import Settings
 from capsnmt.evaluation.scores import Spread, spread
 from capsnmt.files import content_of
 from capsnmt.records import as_number
@@ -119,7 +120,8 @@ def differences_between(one: FinishedRun, other: FinishedRun) -> List[Tuple[str,
     makes the scores; of two probing tasks, all but the files of the tasks.
     """
     found = [*training_differences(one.config, other.config, one.training, other.training)]
-    found += _differing(_budget_and_scores(one), _budget_and_scores(other), as_number)
+    was, new = ({**_budget_and_scores(x.settings), **_start(x)} for x in (one, other))
+    found += _differing(was, new, as_number)
     if not one.settings.classifies:
         found += differing_texts(one, other, "reference", "source")
     free = {"seed"}
@@ -129,9 +131,9 @@ def differences_between(one: FinishedRun, other: FinishedRun) -> List[Tuple[str,
     return [each for each in found if each[0] not in free]
 
 
-def row_differences(one: FinishedRun, other: FinishedRun) -> List[Tuple[str, Any, Any]]:
+def row_differences(one: RunConfig, other: RunConfig) -> List[Tuple[str, Any, Any]]:
     """Return key and values of the settings in which two rows differ, by one run of each."""
-    was, new = ({**_training(x.config), **_budget_and_scores(x)} for x in (one, other))
+    was, new = ({**_training(x), **_budget_and_scores(x.settings)} for x in (one, other))
     return [each for each in _differing(was, new, as_number) if each[0] not in ("seed", "task")]
 
 
@@ -143,8 +145,15 @@ def check_one_row(first: FinishedRun, run: FinishedRun, fix: str) -> None:
         )
 
 
-def _budget_and_scores(run: FinishedRun) -> Dict[str, Any]:
-    settings, initial = run.settings, run.training.initial
+def _start(run: FinishedRun) -> Dict[str, int]:
+    initial = run.training.initial
+    # D: patience ends a training, and that of its initial model, where it will
+    if initial is None or run.settings.train.get("patience"):
+        return {}
+    return {"updates of the initial model": initial.updates}
+
+
+def _budget_and_scores(settings: Settings) -> Dict[str, Any]:
     patience = settings.train.get("patience")
     flags = [*ENDS]
     by_validation = settings.classifies or "best" in settings.average
@@ -153,9 +162,6 @@ def _budget_and_scores(run: FinishedRun) -> Dict[str, Any]:
     if patience or by_validation:
         flags += ["validate-interval", "validate-interval-updates"]
     ends = {f"train.{key}": settings.train.get(key) for key in flags}
-    # D: patience ends a training, and that of its initial model, where it will
-    if initial is not None and not patience:
-        ends["updates of the initial model"] = initial.updates
     parts = {
         "average": settings.average,
         "data.test-sets": settings.data.test_sets,

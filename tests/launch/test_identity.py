@@ -6,7 +6,7 @@ import json
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Callable
+from typing import Callable, List
 
 import pytest
 
@@ -121,3 +121,20 @@ def test_each_part_of_a_training_says_what_it_ran_on(
     trained = RunFolder(tmp_path / "runs" / "row" / "seed-1").read_training()
     assert (trained.threads, trained.updates) == (2, 6)
     assert [(part.threads, part.updates) for part in trained.earlier] == [(1, 4)]
+
+
+def test_a_run_with_other_settings_than_what_it_is_compared_with_is_named(
+    run: Path, words: List[str], launch: Launch
+) -> None:
+    """Such as a flag of the first launch that the second has not."""
+    seed = launch(*words, "--seeds", "2", "--set", "train.lr=0.001")
+    other = ["--name", "other", "--baseline", "row"]
+    row = launch(*words, *other, "--set", "train.lr=0.001", "--set", "batch.tokens-per-update=64")
+    for said, new, key, now, was in (
+        (seed, run.parent / "seed-2", "train.lr", 0.001, 0.005),
+        (row, run.parents[1] / "other" / run.name, "batch.tokens-per-update", 64, 128),
+    ):
+        assert f"warning: {new} has {key} {now}, and {run} {was}: " in said
+        assert f"give --set {key}={was}\n" in said
+    assert f"{run.parents[1] / 'other' / run.name} has train.lr" not in row  # it may have its own
+    assert "warning: " not in launch(*words)
