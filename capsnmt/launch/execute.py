@@ -314,10 +314,10 @@ class _Execution:
         other, model = self.run.initial, self.run.initial_model
         if other is None or model is None:
             return None
-        if not model.is_file():
+        if not (model.is_file() and other.is_finished):
             raise ConfigurationError(
-                f"{model}, which init-from starts from, is not there; restore it, or launch "
-                f"{self.run.config.initial} again"
+                f"{model}, which init-from starts from, is not there, or not yet trained to its "
+                f"end; restore it, or launch {self.run.config.initial} again"
             )
         before = other.read_training().initial
         return InitialModel(

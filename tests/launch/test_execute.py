@@ -251,6 +251,9 @@ def test_a_row_starts_from_the_trained_other(
     (base / "averaged.pt").rename(tmp_path / "away.pt")
     assert "averaged.pt, which init-from starts from, is not there" in launch(*words, status=2)
     (tmp_path / "away.pt").rename(base / "averaged.pt")
+    (base / "scores.json").rename(tmp_path / "away.json")  # as of one that goes on for longer
+    assert "or not yet trained to its end" in launch("--resume", run, status=2)
+    (tmp_path / "away.json").rename(base / "scores.json")
     said, before = launch(*words), num_updates(base / "averaged.pt")
     assert f"initialised from row (up to {before} updates), trained for" in said
     assert "tensors loaded" in (run / "console.log").read_text("utf-8")
