@@ -280,7 +280,7 @@ class _Execution:
             device=str(device),
             device_name=name,
             threads=device.threads,
-            precision=training_step.precision(self.run),
+            precision=training_step.trained_precision(self.run),
             versions={
                 "python": platform.python_version(),
                 "torch": torch.__version__,

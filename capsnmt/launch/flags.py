@@ -16,8 +16,8 @@ from capsnmt.runs.trained_rows import FREE_IN_GENERATION
 OWNED = {
     # what other settings and flags of capsnmt-run decide
     *("arch", "autocast", "batch-size", "bf16", "cpu", "fp16", "log-file", "log-format"),
-    *("max-sentences", "max-tokens", "probing-task", "save-dir", "seed"),
-    *("source-lang", "target-lang"),
+    *("max-sentences", "max-tokens", "memory-efficient-bf16", "probing-task", "save-dir", "seed"),
+    *("source-lang", "target-lang", "tpu"),
     *("update-freq", "user-dir", "distributed-world-size", "distributed-rank"),
     *("distributed-init-method", "distributed-port", "gen-subset", "num-shards", "path"),
     *("quiet", "results-path", "score-reference"),

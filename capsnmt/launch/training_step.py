@@ -223,6 +223,12 @@ def precision(run: Run) -> str:
     return asked if gpu or asked == "bf16" else "fp32"
 
 
+def trained_precision(run: Run) -> str:
+    """Return the precision of a training: that of the settings, or the flag of fairseq's own."""
+    flags = ("memory-efficient-fp16", *(["amp"] if run.device.gpus else []))
+    return next((flag for flag in flags if run.settings.train.get(flag)), precision(run))
+
+
 def preset(arch: str) -> argparse.Namespace:
     """Return the arguments that an architecture sets; an unknown one sets none."""
     args = argparse.Namespace()

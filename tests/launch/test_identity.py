@@ -121,6 +121,9 @@ def test_each_part_of_a_training_says_what_it_ran_on(
     trained = RunFolder(tmp_path / "runs" / "row" / "seed-1").read_training()
     assert (trained.threads, trained.updates) == (2, 6)
     assert [(part.threads, part.updates) for part in trained.earlier] == [(1, 4)]
+    launch(*line, "--name", "stock", "--set", "train.memory-efficient-fp16=true")
+    run = RunFolder(tmp_path / "runs" / "stock" / "seed-1")
+    assert run.read_training().precision == "memory-efficient-fp16"
 
 
 def test_a_run_with_other_settings_than_what_it_is_compared_with_is_named(
