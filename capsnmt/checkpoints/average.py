@@ -52,7 +52,26 @@ def choose(folder: Path, kind: str, count: int) -> List[Path]:
             "more when training (--keep-interval-updates, --keep-last-epochs, "
             "--keep-best-checkpoints)"
         )
+    if kind != "best":
+        _warn_of_leftovers(folder / "checkpoint_last.pt", kind, *ranked[-1])
     return [path for _, path in ranked[-count:]]
+
+
+def _warn_of_leftovers(last: Path, kind: str, number: float, newest: Path) -> None:
+    """Say if the newest checkpoint, by its number, is later than the last one of the training."""
+    if not last.is_file():
+        return
+    from capsnmt.checkpoints.load import load_checkpoint
+
+    state, unit = load_checkpoint(last), kind.partition("-")[2]
+    place = (state.get("extra_state") or {}).get("train_iterator") or {}
+    history = (state.get("optimizer_history") or [{}])[-1]
+    end = place.get("epoch", number) if unit == "epochs" else history.get("num_updates", number)
+    if number > end:
+        say(
+            f"warning: {newest} is later than {last.name}, which is of {end:,} {unit}, as of an "
+            f"earlier training in this folder; name the checkpoints of one"
+        )
 
 
 def average_checkpoints(paths: Sequence[Path]) -> Dict[str, Any]:

@@ -99,6 +99,24 @@ def test_checkpoints_are_ordered_by_their_numbers(tmp_path: Path) -> None:
     assert sources(tmp_path, "--last-epochs", 3) == [f"checkpoint{i}.pt" for i in (9, 10, 11)]
 
 
+@pytest.mark.parametrize(
+    ("flag", "new", "old"), [("--last-updates", "_1_200", "_9_900"), ("--last-epochs", "1", "9")]
+)
+def test_checkpoints_that_an_earlier_training_left_are_warned_of(
+    tmp_path: Path, capsys: Any, flag: str, new: str, old: str
+) -> None:
+    """As where a model is tuned in its own folder; fairseq would keep those, and no new ones."""
+    last = write(tmp_path / "checkpoint_last.pt")
+    state = torch.load(last, weights_only=False)
+    torch.save({**state, "optimizer_history": [{"num_updates": 210}]}, last)
+    write(tmp_path / f"checkpoint{new}.pt")
+    average(tmp_path, tmp_path, flag, 1)
+    assert "warning" not in capsys.readouterr().err
+    left = write(tmp_path / f"checkpoint{old}.pt", w=torch.ones(1))
+    average(tmp_path, tmp_path, flag, 2)
+    assert f"warning: {left} is later than checkpoint_last.pt" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("maximise", [True, False])
 def test_best_follows_the_direction_of_the_metric(tmp_path: Path, maximise: bool) -> None:
     cfg = {"checkpoint": {"maximize_best_checkpoint_metric": maximise}}
