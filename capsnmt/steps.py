@@ -98,13 +98,21 @@ class StepRecords:
         self.records[step.name] = self._record(step, notes)
         records.write(self.path, self.records)
 
-    def _record(self, step: Step, notes: Any, known: Optional[StepRecord] = None) -> StepRecord:
+    def made_by(self, step: Step) -> bool:
+        """Return whether a step was completed by this command, whatever its files are now."""
+        record = self.records.get(step.name)
+        return record is not None and record.command == self._command(step)
+
+    def _command(self, step: Step) -> Any:
         # Not the interpreter, the module and the checkout: the same step in another environment, or
         # after a module was renamed, is the same.
         words = zip(("", *step.arguments), step.arguments)
         command = [self._relative(word) for before, word in words if before != "--user-dir"]
+        return command if step.function is None else records.plain(step.settings)
+
+    def _record(self, step: Step, notes: Any, known: Optional[StepRecord] = None) -> StepRecord:
         return StepRecord(
-            command=command if step.function is None else records.plain(step.settings),
+            command=self._command(step),
             inputs=self._signatures(step.inputs, {} if known is None else known.inputs),
             outputs=self._signatures(step.outputs, {} if known is None else known.outputs),
             notes=notes,

@@ -240,13 +240,14 @@ class _Execution:
         same_end = before.updates == done and all(was == new for was, new in ends)
         # fairseq makes one update too many when it resumes a finished training
         over = done == total or same_end
-        kept = self.run.model.is_file()
-        same = over and old.settings.average == config.settings.average
-        if self.deleted and not (kept and same):
+        # of what failed since, config.json may have another average
+        made = [x for x in kind_of(self.run).evaluation(self.run) if self.run.model in x.outputs]
+        kept = self.run.model.is_file() and all(map(self.steps.made_by, made))
+        if self.deleted and not (kept and over):
             raise ConfigurationError(
                 f"{self.folder} has no checkpoints of its finished training, and what is asked for "
-                f"needs them; restore them, give the settings of its config.json, or delete the "
-                f"folder to train again"
+                f"needs them; restore them, give the settings that its model was made with, or "
+                f"delete the folder to train again"
             )
         if not over:
             return replace(now, earlier=self.earlier(before, now))

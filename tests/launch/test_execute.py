@@ -128,6 +128,16 @@ def test_an_average_of_fewer_updates_is_not_that_of_a_longer_training(
     assert "has no checkpoints" in launch(*words, "--set", "train.max-epoch=2", status=2)
 
 
+def test_an_average_is_not_that_of_more_checkpoints_which_failed(
+    launch: Launch, words: List[str], run: Path
+) -> None:
+    more = ["--set", "average.last-updates=99"]
+    assert "error: average failed" in launch(*words, *more, status=1)
+    shutil.rmtree(run / "checkpoints")
+    assert "has no checkpoints" in launch(*words, *more, status=2)
+    assert launch(*words).count(": complete") == 4
+
+
 def test_data_that_are_not_there_are_not_those_beside_the_row(
     launch: Launch, words: List[str], run: Path, prepared: Path
 ) -> None:
