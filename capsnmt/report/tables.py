@@ -175,11 +175,13 @@ def training(runs: Runs) -> Table:
 
 
 def settings(rows: Sequence[TrainedRow]) -> Table:
-    """Return the settings in which each row differs from the first, by one run of each."""
+    """Return settings and precision in which each row differs from the first, by a run of each."""
     first, *others = rows
     lines = []
     for row in others:
         found = row_differences(first.runs[0].config, row.runs[0].config)
+        before, after = (" and ".join(each.precisions) for each in (first, row))
+        found += [("precision", before, after)] if before != after else []
         changes = [f"{key} {_in_words(was)} → {_in_words(now)}" for key, was, now in found]
         lines.append([row.name, "; ".join(changes) or NONE])
     return Table(["system", f"settings other than those of {first.name}"], lines)

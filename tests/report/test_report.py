@@ -344,7 +344,9 @@ def test_the_settings_of_classifiers_are_said_where_they_differ(tmp_path: Path) 
     for task in ("", "WC"):
         for path in (tmp_path / "both" / task).glob("seed-*"):
             put("config.json", "settings", "train", "dropout", value=0.3)(path)
-    assert page([tmp_path]).count("| both | train.dropout – → 0.3 |") == 2
+            put("config.json", "settings", "precision", value="fp16")(path)
+    line = "| both | train.dropout – → 0.3; precision fp32 → fp16 |"
+    assert page([tmp_path]).count(line) == 2
 
 
 def test_a_folder_gives_its_rows_with_their_seeds_the_baseline_first(
