@@ -150,9 +150,6 @@ def _comparisons(row: TrainedRow, references: References) -> Dict[str, List[Comp
             f"warning: {first.row} was trained on other data than {name}: {len(files)} file(s) "
             f"differ, such as {files[0][0]}; launch both on the same"
         )
-    ours, theirs = first.settings.updates, runs[0].settings.updates
-    if ours != theirs:
-        say(f"warning: {first.row} has up to {ours} updates, and {name} up to {theirs}")
     for key, was, now in row_differences(runs[0].config, first.config):
         if key.startswith(OF_NO_SYSTEM):
             say(

@@ -431,7 +431,7 @@ def test_a_row_has_its_difference_to_the_baseline_that_is_finished(
     assert other in capsys.readouterr().err
     put("config.json", "settings", "train", "max-update", value=50)(run.path)
     assert summarise(run, references).comparisons == found.comparisons
-    assert "em_routing has up to 50 updates, and baseline up to 40\n" in capsys.readouterr().err
+    assert "em_routing has train.max-update 50, and baseline 40: they" in capsys.readouterr().err
     add_seed(tmp_path / "baseline/seed-1", tmp_path / "baseline", 2, 42.0, lr=0.5)
     assert summarise(run, references).comparisons == {}
     refused = r"warning: .*baseline/seed-2 has train.lr 0.5, but .*; no difference to their mean"
