@@ -56,19 +56,6 @@ def resumes(args: Any) -> bool:
     return any(LASTS.fullmatch(path.name) for path in Path(folder).glob("*.pt"))
 
 
-def name_versions(model: nn.Module, state: Dict[str, Any]) -> None:
-    """Give the state of every stack a version, unless it has layers and no last LayerNorm.
-
-    fairseq takes a stack without a version for one of 2018, and removes the last LayerNorm of the
-    model: also where the checkpoint has no such stack, or parameters alone.
-    """
-    for name, version in model.state_dict().items():
-        stack = name[: -len("version")]
-        layers = any(other.startswith(f"{stack}layers.") for other in state)
-        if name.endswith(".version") and (f"{stack}layer_norm.weight" in state or not layers):
-            state.setdefault(name, version)
-
-
 def warn_of_differences(
     start: str, checkpoint: Mapping[str, Any], names: Collection[str], args: Any, task: Any
 ) -> None:
@@ -130,7 +117,6 @@ def initialise_from(model: nn.Module, args: Any, task: Any) -> None:
     except (ValueError, KeyError) as error:
         raise ConfigurationError(f"--init-from: {error}") from None
     state = checkpoint["model"]
-    name_versions(model, state)
     model.upgrade_state_dict(state)
     own = model.state_dict()
     matching = {

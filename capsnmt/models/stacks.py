@@ -138,6 +138,16 @@ class Stack(nn.Module):
         self.layers: nn.ModuleList = nn.ModuleList(self.layers.children())
         replace_dropout(self)
 
+    def upgrade_state_dict_named(self, state_dict: Dict[str, Any], name: str) -> None:
+        """Upgrade as the host, unless the state only lacks the version of this stack.
+
+        The host takes every stack without one for one of 2018, and removes the last LayerNorm of
+        the model: also where the state has some of the parameters, or parameters alone.
+        """
+        if not any(f"{name}.layers." in key and ".layer_norms." in key for key in state_dict):
+            state_dict.setdefault(f"{name}.version", self.version)
+        super().upgrade_state_dict_named(state_dict, name)
+
     def has_own_layers(self) -> bool:
         """Return whether a user's layers, or hooks of layers, read what they are given."""
         return any(overridden(layer, HostLayer) for layer in self.layers)

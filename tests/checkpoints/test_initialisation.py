@@ -89,6 +89,16 @@ def test_a_stack_that_the_checkpoint_lacks_keeps_its_last_layer_norm(
     assert model.state_dict().keys() == state.keys()
 
 
+@pytest.mark.parametrize("kept", [".", "encoder.layers.0.fc1"])
+def test_parameters_alone_leave_a_model_its_last_layer_norms(kept: str) -> None:
+    """As those of an adapter, or of an average."""
+    given, model = (build("capsnmt_transformer", *NORM, seed=seed) for seed in (5, 1))
+    names = model.state_dict().keys()
+    state = {name: each for name, each in given.named_parameters() if kept in name}
+    model.load_state_dict(state, strict=False)
+    assert model.state_dict().keys() == names
+
+
 @pytest.mark.parametrize(
     ("trained", "warned"),
     [
