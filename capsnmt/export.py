@@ -40,11 +40,7 @@ def stock_checkpoint(state: Mapping[str, Any], path: Path) -> Dict[str, Any]:
         raise CheckpointError(
             f"{path} is a model of --arch {args.get('arch')}; give one of --arch {MODEL}"
         )
-    # they change how a model is computed, trained or starts, not which function it is
-    no_mechanism = [config.RoutingConfig, config.PrecisionConfig, config.CompilationConfig]
-    no_mechanism += [config.InitialisationConfig, config.DropHeadConfig]
-    mechanisms = (group for group in config.MECHANISMS if group not in no_mechanism)
-    for name, default in defaults_of(*mechanisms).items():
+    for name, default in defaults_of(*config.FUNCTION).items():
         if args.get(name, default) != default:
             raise CheckpointError(
                 f"{path} uses {flag(name)} {args[name]}, which fairseq's Transformer "

@@ -7,7 +7,7 @@ import logging
 import re
 from argparse import Namespace
 from pathlib import Path
-from typing import Any, Collection, Dict, Mapping
+from typing import Any, Callable, Collection, Dict, Iterable, Mapping
 
 import torch
 import torch.nn as nn
@@ -38,6 +38,9 @@ COMPUTING = {
     "no_token_positional_embeddings": "",
 }
 
+Changed = Callable[[Any, Any], Iterable[str]]
+"""What yields the switches by which a model computes something else, of two settings."""
+
 
 def resumes(args: Any) -> bool:
     """Return whether fairseq will load a checkpoint of the training over a new model.
@@ -57,7 +60,12 @@ def resumes(args: Any) -> bool:
 
 
 def warn_of_differences(
-    start: str, checkpoint: Mapping[str, Any], names: Collection[str], args: Any, task: Any
+    start: str,
+    checkpoint: Mapping[str, Any],
+    names: Collection[str],
+    args: Any,
+    task: Any,
+    changed: Changed,
 ) -> None:
     """Warn of dictionaries and settings with which a checkpoint's tensors mean something else.
 
@@ -66,7 +74,7 @@ def warn_of_differences(
     known, settings = checkpoint.get("task_state") or {}, Namespace(**settings_of(checkpoint))
     for side in SIDES:
         check_dictionary(known, settings, side, dictionary_of(getattr(task, "cfg", None), side))
-    for name, first in COMPUTING.items():
+    for name, first in [*COMPUTING.items(), *((each, "") for each in changed(settings, args))]:
         before, now = getattr(settings, name, None), getattr(args, name, None)
         read = any(each.startswith(first) for each in names)
         if read and None not in (before, now) and before != now:
@@ -77,7 +85,7 @@ def warn_of_differences(
             )
 
 
-def warn_where_training_starts() -> None:
+def warn_where_training_starts(changed: Changed) -> None:
     """Patch fairseq's trainer, which goes on from any checkpoint whose tensors have the sizes.
 
     So do ``--finetune-from-model``, ``--restore-file`` and a training that resumes.
@@ -93,7 +101,7 @@ def warn_where_training_starts() -> None:
             state = read(path, *args, **kwargs)
             cfg, names = state.get("cfg"), state.get("model") or ()
             known = {**state, "cfg": cfg and OmegaConf.to_container(cfg)}
-            warn_of_differences(str(path), known, names, self.cfg.model, self.task)
+            warn_of_differences(str(path), known, names, self.cfg.model, self.task, changed)
             return state
 
         checkpoint_utils.load_checkpoint_to_cpu = read_and_warn
@@ -105,7 +113,7 @@ def warn_where_training_starts() -> None:
     Trainer.load_checkpoint = load_checkpoint
 
 
-def initialise_from(model: nn.Module, args: Any, task: Any) -> None:
+def initialise_from(model: nn.Module, args: Any, task: Any, changed: Changed) -> None:
     """Load every tensor whose name and shape match, and log the parameters that stay fresh.
 
     Dou et al. (2019) train their layer aggregation from a trained baseline in this way. ``args``
@@ -136,7 +144,7 @@ def initialise_from(model: nn.Module, args: Any, task: Any) -> None:
     logger.info(
         "--init-from %s: %d of %d tensors loaded", path, len(learned) - len(fresh), len(learned)
     )
-    warn_of_differences(f"--init-from {path}", checkpoint, matching, args, task)
+    warn_of_differences(f"--init-from {path}", checkpoint, matching, args, task, changed)
     for name in fresh:
         logger.info("--init-from: fresh: %s", name)
         if name in state and name.endswith("embed_tokens.weight"):

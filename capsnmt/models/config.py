@@ -4,13 +4,13 @@ No postponed annotations: fairseq reads the types of the dataclass fields at run
 """
 
 from dataclasses import dataclass
-from typing import Any, Dict, Optional, Tuple, Type
+from typing import Any, Dict, Iterator, Optional, Tuple, Type
 
 from fairseq.dataclass import FairseqDataclass
 
 from capsnmt.models.precision import AUTOCASTS
 from capsnmt.models.selection import ATTENTIONS, ATTENTIONS_OF
-from capsnmt.models.switches import Excluded, Values, defaults_of, switch
+from capsnmt.models.switches import Excluded, Values, changed_effects, defaults_of, switch
 from capsnmt.modules.algorithms import COEFFICIENTS, OF_HEADS, OF_LAYERS
 from capsnmt.modules.capsule_attention import DECODER_ROUTINGS, ENCODER_ROUTINGS
 from capsnmt.modules.head_aggregation import HEAD_AGGREGATIONS
@@ -352,14 +352,18 @@ class InitialisationConfig(FairseqDataclass):
     )
 
 
-MECHANISMS: Tuple[Type[FairseqDataclass], ...] = (
-    RoutingConfig,
+# they decide which function of its tensors a model is
+FUNCTION: Tuple[Type[FairseqDataclass], ...] = (
     HeadAggregationConfig,
-    DropHeadConfig,
     LayerAggregationConfig,
     MultiLayerAttentionConfig,
     SurfaceFusionConfig,
     CapsuleRoutingConfig,
+)
+MECHANISMS: Tuple[Type[FairseqDataclass], ...] = (
+    RoutingConfig,
+    *FUNCTION,
+    DropHeadConfig,
     PrecisionConfig,
     CompilationConfig,
     InitialisationConfig,
@@ -369,3 +373,12 @@ MECHANISMS: Tuple[Type[FairseqDataclass], ...] = (
 def defaults() -> Dict[str, Any]:
     """Return all switches with their defaults, which leave fairseq's Transformer unchanged."""
     return defaults_of(*MECHANISMS)
+
+
+def changed(before: Any, now: Any) -> Iterator[str]:
+    """Yield each switch by which a model computes something else than one of settings ``before``.
+
+    Both may have the same tensors.
+    """
+    names = changed_effects(before, now, RoutingConfig, *FUNCTION)
+    return (name for name in names if name != "routing_backend")

@@ -176,6 +176,20 @@ def idle_switches(args: Any, *groups: Any) -> Iterator[Tuple[str, str]]:
             yield name, ", ".join(reasons)
 
 
+def changed_effects(before: Any, now: Any, *groups: Any) -> Iterator[str]:
+    """Yield each switch that had an effect in settings ``before``, and has another value ``now``.
+
+    One that had none is new, such as that of a mechanism for a model that was trained without it.
+    """
+    for name, each in declared(*groups).items():
+        value = safe_getattr(before, name)
+        had = any(_lacking(before, values) is None for values in each.needs)
+        if not each.needs:
+            had = value != each.default
+        if had and value is not None and value != safe_getattr(now, name):
+            yield name
+
+
 def _lacking(args: Any, values: Values) -> Optional[str]:
     """Return the first option that has none of its values."""
     for name, allowed in values.items():

@@ -17,7 +17,7 @@ from capsnmt.checkpoints.initialise import initialise_from, resumes
 from capsnmt.checkpoints.load import SIDES, WORDS, check_dictionary, dictionary_of, words_of
 from capsnmt.host import load_plugin
 from capsnmt.machine import keep_freed_memory
-from capsnmt.models.config import MECHANISMS
+from capsnmt.models.config import MECHANISMS, changed
 from capsnmt.models.decoder import TransformerDecoder
 from capsnmt.models.encoder import TransformerEncoder
 from capsnmt.models.inference import prepare_linear_maps
@@ -130,7 +130,7 @@ class CapsnmtTransformer(TransformerModel):
         check_text(saved, task)
         if args.init_from:
             if not resumes(saved):
-                initialise_from(model, args, task)
+                initialise_from(model, args, task, changed)
             # Only a training's first start reads it. Later the model gets its own checkpoint,
             # perhaps on a machine without this one.
             saved.init_from = None

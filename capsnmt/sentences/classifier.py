@@ -19,6 +19,7 @@ from fairseq.utils import safe_getattr, safe_hasattr
 from torch import Tensor
 
 from capsnmt.checkpoints.initialise import initialise_from, resumes
+from capsnmt.models.config import changed
 from capsnmt.models.encoder import TransformerEncoder
 from capsnmt.models.switches import Excluded, check, defaults_of, refuse_idle, switch
 from capsnmt.models.transformer import CapsnmtTransformer
@@ -177,7 +178,7 @@ class SentenceClassifier(BaseFairseqModel):
             args.freeze_encoder,
         )
         if args.init_from and not resumes(args):
-            initialise_from(model, args, task)
+            initialise_from(model, args, task, changed)
         if args.probe_checkpoint:
             given = Path(getattr(task.cfg, "dictionary", None) or "")
             load_encoder(model.encoder, args.probe_checkpoint, given)

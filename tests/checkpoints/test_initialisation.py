@@ -100,20 +100,39 @@ def test_parameters_alone_leave_a_model_its_last_layer_norms(kept: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("trained", "warned"),
+    ("trained", "flags", "warned"),
     [
-        ({"encoder_attention_heads": 4, "activation_fn": "relu"}, 0),
-        ({"encoder_attention_heads": 8, "activation_fn": "gelu"}, 2),
-        ({"decoder_normalize_before": True}, 1),
+        ({"encoder_attention_heads": 4, "activation_fn": "relu"}, (), 0),
+        ({"encoder_attention_heads": 8, "activation_fn": "gelu"}, (), 2),
+        ({"decoder_normalize_before": True}, (), 1),
+        ({"mlmha": "M-00"}, ("--mlmha", "M-10"), 1),
+        ({"capsule_routing_decoder": "horizontal"}, (), 1),
+        ({"mlmha": "M-00", "routing_backend": "eager"}, ("--mlmha", "M-00"), 0),
+        (
+            {"head_aggregation": "simple", "routing_iterations": 2, "head_capsules": 4},
+            ("--head-aggregation", "inverted"),
+            3,
+        ),
+        # what has no effect there is not changed, but new
+        (
+            {"head_aggregation": "linear", "routing_iterations": 3, "head_capsules": 0},
+            ("--head-aggregation", "talking", *EVERYWHERE),
+            0,
+        ),
     ],
 )
 def test_settings_that_no_tensor_shows_are_warned_of(
-    trained: dict, warned: int, baseline: tuple, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    trained: dict,
+    flags: tuple,
+    warned: int,
+    baseline: tuple,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     state = {"model": baseline[0].state_dict(), "cfg": {"model": Namespace(**trained)}}
     torch.save(state, tmp_path / "trained.pt")
     with caplog.at_level(logging.WARNING, logger="capsnmt"):
-        build("capsnmt_transformer", "--init-from", str(tmp_path / "trained.pt"))
+        build("capsnmt_transformer", *flags, "--init-from", str(tmp_path / "trained.pt"))
     assert caplog.text.count("the same tensors compute something else") == warned
     assert all(f"--{name.replace('_', '-')}" in caplog.text for name in trained) == bool(warned)
 
