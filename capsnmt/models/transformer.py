@@ -22,7 +22,7 @@ from capsnmt.models.decoder import TransformerDecoder
 from capsnmt.models.encoder import TransformerEncoder
 from capsnmt.models.inference import prepare_linear_maps
 from capsnmt.models.surface_fusion import SurfaceFusionDecoder
-from capsnmt.models.validation import complete, validate
+from capsnmt.models.validation import check_names, complete, validate
 
 logger = logging.getLogger(__name__)
 
@@ -124,6 +124,9 @@ class CapsnmtTransformer(TransformerModel):
             args = argparse.Namespace(**OmegaConf.to_container(args, resolve=True))
         # as in fairseq, arguments that no architecture has completed get the base model's values
         base_architecture(args)
+        options = argparse.ArgumentParser(add_help=False)
+        cls.add_args(options)
+        check_names(args, {option.dest for option in options._actions})
         complete(args, {})
         validate(args)
         model = super().build_model(args, task)

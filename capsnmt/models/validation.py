@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, Dict, Sequence
+from difflib import get_close_matches
+from typing import Any, Container, Dict, Sequence
 
 from fairseq.utils import safe_getattr, safe_hasattr
 
@@ -21,6 +22,7 @@ from capsnmt.models.switches import (
 )
 
 STACKS = ("encoder", "decoder")
+ALIKE = 0.8  # of two names, by difflib: none of fairseq's is so like one of ours
 # fairseq's probabilities, and ours
 PROBABILITIES = (
     *("dropout", "attention_dropout", "activation_dropout", "adaptive_softmax_dropout"),
@@ -61,15 +63,24 @@ def _of_preset(args: Any, name: str, preset: Dict[str, Any]) -> Any:
     return ",".join(str(layer) for layer in sorted(named) if layer <= layers) or "all"
 
 
+def check_names(args: Any, known: Container[str]) -> None:
+    """Refuse what is meant for a switch: fairseq keeps any name of ``--model-overrides``.
+
+    ``known`` are the options of the model, which may be a user's own.
+    """
+    for name in vars(args):
+        plain = name.replace("-", "_")
+        meant = get_close_matches(plain, defaults(), 1, ALIKE)
+        if "-" in name or (meant and name not in known):
+            raise ConfigurationError(f"{name} is no setting; give {(meant or [plain])[0]}")
+
+
 def validate(args: Any, stacks: Sequence[str] = STACKS) -> None:
     """Refuse settings that cannot work, before anything is built. ``args`` is complete and flat.
 
     The switches declare what they exclude. Here is what depends on the sizes of the model. A
     sentence classifier has an encoder only.
     """
-    for name in vars(args):
-        if "-" in name:  # of --model-overrides: fairseq keeps any name, and reads no such one
-            raise ConfigurationError(f"{name} is no setting; give {name.replace('-', '_')}")
     for name in PROBABILITIES:
         share = safe_getattr(args, name) or 0
         if not (isinstance(share, (int, float)) and 0 <= share < 1):

@@ -261,14 +261,28 @@ def test_a_value_of_another_type_is_refused(name: str) -> None:
             CapsnmtTransformer.build_model(args, TASK)
 
 
-def test_a_probability_that_is_text_and_a_name_with_dashes_are_refused() -> None:
+class OfAUser(CapsnmtTransformer):
+    """A model with an option that is called nearly as one of ours."""
+
+    @classmethod
+    def add_args(cls, parser: argparse.ArgumentParser) -> None:
+        super().add_args(parser)
+        parser.add_argument("--mlmha-sources-dropout", required=True)
+        parser.add_argument("--layer-aggregation-bias")
+
+
+def test_a_probability_that_is_text_and_a_name_that_nothing_reads_are_refused() -> None:
+    """fairseq keeps any name of --model-overrides: the ablation would be the intact model."""
     for name, fault in (
         ("dropout", r"^--dropout is '0\.1'; give 0 or more"),
         ("mlmha-mask-source", "^mlmha-mask-source is no setting; give mlmha_mask_source$"),
+        ("mlmha_mask_sources", "^mlmha_mask_sources is no setting; give mlmha_mask_source$"),
+        ("layer_aggregation_bias", "is no setting; give layer_aggregation$"),
     ):
         args = argparse.Namespace(**{**vars(parse(PLAIN, *SMALL)), name: "0.1"})
         with pytest.raises(ConfigurationError, match=fault):
             CapsnmtTransformer.build_model(args, TASK)
+    assert OfAUser.build_model(args, TASK)
 
 
 # flags of the plain architecture -> the refusal of training, of a machine with nothing but torch
