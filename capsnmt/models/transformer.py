@@ -101,10 +101,10 @@ class CapsnmtTransformer(TransformerModel):
             data_name_or_path: of a run, the folder of capsnmt-prepare if it has moved; otherwise
                 the folder with the dictionaries.
             kwargs: settings of fairseq, such as ``beam`` and ``lenpen``, or ``bpe`` and
-                ``bpe_codes`` of a model that is not a run; of a run also ``device``.
+                ``bpe_codes`` of a model that is not a run; and ``device``.
 
         Raises:
-            ConfigurationError: the run, checkpoint or data cannot be used.
+            ConfigurationError: the run, checkpoint, data or device cannot be used.
         """
         load_plugin()  # a program may have imported the models alone
         from capsnmt.translate import load
@@ -113,8 +113,9 @@ class CapsnmtTransformer(TransformerModel):
         if several or load.is_run(model_name_or_path, checkpoint_file):
             return load.from_run(model_name_or_path, data_name_or_path, **kwargs)
         folder, data = str(model_name_or_path), str(data_name_or_path or ".")
+        device = load.chosen_device(str(kwargs.pop("device", "cpu")))
         load.check_checkpoints(folder, checkpoint_file, kwargs)
-        return super().from_pretrained(folder, checkpoint_file, data, **kwargs)
+        return super().from_pretrained(folder, checkpoint_file, data, **kwargs).to(device)
 
     @classmethod
     def build_model(cls, args: Any, task: Any) -> nn.Module:

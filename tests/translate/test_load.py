@@ -171,8 +171,11 @@ def test_calls_as_in_fairseq(runs: Dict[str, Path]) -> None:
     }
     with pytest.raises(ConfigurationError, match="len_pen is no setting; give lenpen"):
         from_pretrained(**given, len_pen=1)
+    with pytest.raises(ConfigurationError, match=r"^--device is 'tpu'; choose cpu, cuda or auto$"):
+        from_pretrained(**given, device="tpu")
     hub = from_pretrained(
         **given,
+        device="cpu",
         bpe="subword_nmt",
         bpe_codes=str(data.folder / "bpe" / "codes"),
         tokenizer="moses",
