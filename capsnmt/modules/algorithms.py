@@ -217,6 +217,7 @@ class CapsuleRouting(nn.Module):
         check_name(backend)
         self.routing, self.algorithm = routing, algorithms[routing]
         self.num_capsules, self.iterations, self.backend = num_capsules, iterations, backend
+        self.inputs = inputs
         for name in self.algorithm.costs:
             self.register_parameter(name, nn.Parameter(torch.zeros(num_capsules)))
         C = torch.randn(inputs, num_capsules).softmax(-1) if coefficients == "random" else None
@@ -231,3 +232,10 @@ class CapsuleRouting(nn.Module):
             a_in = options.get("input_activation", votes.new_ones(votes.shape[:-1]))
             options["input_activation"] = self.num_capsules * self.coefficients * a_in
         return self.algorithm.route(votes, *costs, **settings, **options)
+
+    def extra_repr(self) -> str:
+        """Return the settings for ``print(model)``."""
+        return (
+            f"routing={self.routing}, inputs={self.inputs}, capsules={self.num_capsules}, "
+            f"iterations={self.iterations}"
+        )

@@ -99,10 +99,3 @@ class HeadRouting(CapsuleRouting):
         votes = votes.unflatten(-1, (self.num_heads, self.num_capsules, -1))
         capsules = self.route(votes).flatten(-2)
         return capsules if self.norm is None else self.norm(capsules)
-
-    def extra_repr(self) -> str:
-        """Return the settings for ``print(model)``."""
-        return (
-            f"routing={self.routing}, heads={self.num_heads}, capsules={self.num_capsules}, "
-            f"iterations={self.iterations}"
-        )

@@ -103,10 +103,3 @@ class LayerRouting(LayerAggregation, CapsuleRouting):
             options["input_activation"] = self.split(self.activation(hidden).sigmoid())
             options["variance_floor"] = self.algorithm.variance_floor(self.num_layers)
         return self.route(votes, **options).flatten(-2)
-
-    def extra_repr(self) -> str:
-        """Return the settings for ``print(model)``."""
-        return (
-            f"routing={self.routing}, layers={self.num_layers}, capsules={self.num_capsules}, "
-            f"own={self.own}, iterations={self.iterations}"
-        )
