@@ -18,7 +18,7 @@ from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 from capsnmt import forms, lines
 from capsnmt.cli import ConfigurationError, say
 from capsnmt.evaluation.scores import Test
-from capsnmt.evaluation.text import REMOVE_BPE, TextFormat, remove_bpe
+from capsnmt.evaluation.text import REMOVE_BPE, SAME_LANGUAGE, TextFormat, base_language, remove_bpe
 
 RECORD = re.compile(r"([SH])-(\d+)(?:\t|$)")
 DICTIONARY = re.compile(r"\| \[([^\]\s]+)\] dictionary: \d+ types")
@@ -150,7 +150,14 @@ def read_output(path: str, label: str, text: TextFormat) -> Output:
     else:
         found, language = parse_generate_output(read_lines(path), label)
         hypotheses, sources = found["H"], found.get("S")
-        text = replace(text, target_lang=text.target_lang or language)
+        given, logged = text.target_lang or language, base_language(language)
+        # a code of the user's own says nothing
+        if logged in SAME_LANGUAGE.values() and logged != base_language(given):
+            say(
+                f"warning: {label}: its log says that it is in {language}, and --target-lang "
+                f"is {given}, whose rules are used; check it"
+            )
+        text = replace(text, target_lang=given)
     if text.remove_bpe == "sentencepiece" and not any(map(PIECE.search, hypotheses)):
         # D: joining it once more would delete all spaces, and a perfect translation would have 0
         text = replace(text, remove_bpe="none")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from itertools import chain, combinations, permutations
 from typing import List, Optional, Sequence, Tuple
 
 from capsnmt.cli import ConfigurationError, say
 from capsnmt.evaluation.outputs import Output, Settings, read_lines, read_sentences
-from capsnmt.evaluation.text import base_language
+from capsnmt.evaluation.text import WITHOUT_SPACES, base_language
 from capsnmt.forms import (
     END_APART,
     ESCAPED,
@@ -22,8 +23,8 @@ from capsnmt.forms import (
 from capsnmt.lines import blank_lines
 
 TOKENISED = 100  # as many sentences with a space before their end are tokens: sacreBLEU's own limit
-
 MORE = 10  # times as many lines with escapes are those of another form
+IDEOGRAPHS = re.compile("[\u3040-\u30ff\u3400-\u9fff]")  # with kana
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,14 @@ def read_test_set(outputs: Sequence[Output], settings: Settings) -> TestSet:
         blank = blank_lines(lines, each)
         if blank:
             say(f"warning: {blank} of the {len(lines)} segments of the reference {each} are blank")
+    language = next(iter(languages), None)
+    known = sum(map(bool, map(IDEOGRAPHS.search, references[0])))
+    if (known > segments / 2) != (base_language(language) in WITHOUT_SPACES):
+        say(
+            f"warning: {known:,} of {segments:,} segments of the reference {name} have Chinese or "
+            f"Japanese characters, and the language is {language or 'not known'}, by which BLEU "
+            f"and TER tell words apart; check --target-lang"
+        )
     source = None
     texts = [(each.label, each.hypotheses) for each in outputs]
     texts += [*named[1:], *tokens]
@@ -81,7 +90,7 @@ def read_test_set(outputs: Sequence[Output], settings: Settings) -> TestSet:
     return TestSet(
         names,
         references,
-        next(iter(languages), None),
+        language,
         f"the tokens of {settings.source or 'the S- lines'}",
         source or _source_lines(outputs),
         [lines for _, lines in tokens],

@@ -13,7 +13,7 @@ REMOVE_BPE = ("none", "subword_nmt", "sentencepiece")
 DETOKENIZE = ("none", "moses")
 LANGUAGE = re.compile(r"[a-zA-Z]{2,3}([-_][a-zA-Z0-9]+)*")
 # languages that corpora and their tools name by more than one code
-SAME_LANGUAGE = {"cmn": "zh", "yue": "zh", "jp": "ja", "iw": "he"}
+SAME_LANGUAGE = {"cmn": "zh", "yue": "zh", "cn": "zh", "jp": "ja", "iw": "he", "cz": "cs"}
 # ISO 639-3, its older forms, and ISO 639-1, of those that have rules here or in Moses
 CODES = (
     "afr af, asm as, aze az, azj az, bel be, ben bn, bre br, cat ca, ces cs, cze cs, deu de, "

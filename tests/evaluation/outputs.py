@@ -45,6 +45,8 @@ def write_outputs(folder: Path) -> Dict[str, str]:
         "short": generated(TOKENS[:5]),
         "unlogged": generated(TOKENS)[1:],
         "german": [line.replace("[en]", "[de]") for line in generated(TOKENS)],
+        "chinese": [line.replace("[en]", "[zh]") for line in generated(["我们 走 吧 。"] * 12)],
+        "characters": ["我们走吧！"] * 12,
         "twice": generated(TOKENS) * 2,
         "latin": ["unus duo tres"] * 3,
         "blank": [""] * len(TOKENS),

@@ -182,6 +182,32 @@ def test_chrf_of_words_is_left_out_where_spaces_separate_none(
     assert scores(document, "chrf")["x"] == pytest.approx(100)
 
 
+def test_a_language_that_the_text_or_the_log_denies_is_named(
+    files: Dict[str, str], tmp_path: Path, evaluated: Evaluated
+) -> None:
+    """By its rules a perfect translation has 4 BLEU; cn is Chinese to all but ISO 639."""
+    lines = ["我喜欢路由，它很好！", "胶囊网络很有意思。"] * 6
+    chinese = write_lines(tmp_path / "chinese", lines)
+    words = generated([" ".join(line) for line in lines])
+    found = {}
+    for code in ("cn", "ch"):
+        log = [line.replace("[en]", f"[{code}]") for line in words]
+        path = write_lines(tmp_path / code, log)
+        document, errors = evaluated(f"x={path}", "--reference", chinese)
+        found[code] = scores(document)["x"] > 5, "and the language is ch" in errors
+        given, errors = evaluated(f"x={path}", "--reference", chinese, "--target-lang", "zh")
+        assert scores(given)["x"] == pytest.approx(100)
+        assert "--target-lang" not in errors  # ch may be a name of the user's own
+    assert found == {"cn": (True, False), "ch": (False, True)}
+    english = (f"x={files['good']}", "--reference", files["reference"], "--target-lang")
+    logged = "x: its log says that it is in en, and --target-lang is {}"
+    written = "warning: 0 of 12 segments of the reference"
+    for code in ("en_US", "de", "zh"):
+        errors = evaluated(*english, code)[1]
+        assert (logged.format(code) in errors) is (code != "en_US")
+        assert (written in errors) is (code == "zh")
+
+
 def test_every_reference_counts_and_all_of_them_are_recorded(
     files: Dict[str, str],
     tmp_path: Path,
