@@ -55,7 +55,7 @@ TOKENS = "a space before the end, as tokens, which are tokenised again unless th
 SUSPECT = re.compile("@@|\u2581|##|<|\t|\ufffd|[\x80-\x9f]|\\|\\|\\||^[{[]")
 # the beginning of a file of markup, which is no text of one sentence a line
 MARKUP = re.compile(
-    r"\s*<(?:\?xml|!doctype|tmx|xliff|srcset|refset|tstset|mteval|dataset|doc|html)\b", re.I
+    r"\s*<(?:\?xml|!doctype|tmx|xliff|srcset|refset|tstset|mteval|dataset|doc|url|html)\b", re.I
 )
 # D: so large a share of lines is no accident: such a text cannot be used as it is
 SHARE = 0.1
@@ -153,8 +153,8 @@ def plain(lines: Iterable[str], name: str) -> Iterator[str]:
         if not begun and MARKUP.match(line):
             raise ConfigurationError(
                 f"{name}: begins with {shown(line[:40])}, so it is markup and no text; name it "
-                f".sgm or .xml if it is a test set of <seg> elements, or give a file of each "
-                f"language, one sentence a line"
+                f".sgm or .xml if it is a test set of <seg> elements, train.tags.LANGUAGE if it is "
+                f"IWSLT's training text, or give a file of each language, one sentence a line"
             )
         begun = begun or bool(line.strip())
         yield line

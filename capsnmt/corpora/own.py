@@ -24,6 +24,7 @@ MOST_MERGES = 32_000
 # What is held out: one pair in SHARE, at most MOST, of at least FEWEST pairs.
 SHARE, MOST, FEWEST = 20, 2_000, 20
 TSV = (".tsv", ".tsv.gz")
+TALKS = "train.tags."  # how IWSLT names its training text, which has titles and addresses of talks
 # ISO 639-3 (any three letters) and ISO 639-1, without the codes that were withdrawn
 LANGUAGE = re.compile(
     "[a-z]{3}"
@@ -191,7 +192,8 @@ def _piece(flag: str, paths: Sequence[str], languages: Tuple[str, str], marked: 
     if len(found) > len(paths):
         columns = {side: text for side, (_, text) in zip(names, found)}
         return Piece(file=file, format="wmt-xml", columns=columns)
-    return Piece(file=file, format="sgm" if marked else "plain")
+    talks = all(Path(path).name.startswith(TALKS) for path in paths)
+    return Piece(file=file, format="sgm" if marked else "iwslt-tags" if talks else "plain")
 
 
 def _texts(flag: str, path: str, alone: bool) -> int:

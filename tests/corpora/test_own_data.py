@@ -14,7 +14,7 @@ import pytest
 
 from capsnmt.corpora.prepared import PreparedData
 from tests.corpora.conftest import text, tree
-from tests.corpora.miniatures import lines, write_own
+from tests.corpora.miniatures import lines, tags, write_own
 from tests.evaluation.outputs import sgm, swapped, wmt_xml, write_lines
 from tests.real_data import real_data
 
@@ -196,6 +196,19 @@ def test_training_pairs_of_one_text_on_both_sides_are_counted(files, run):
         Path("c.en").write_bytes(Path("a.en").read_bytes())
         words = ("--train", "c.en", "c.de", *SMALL[:-1], f"out-{copied}")
         assert ("54 of 54 training pairs have one text on both sides" in run(*words)) is warned
+
+
+def test_training_text_of_iwslt_is_read_without_what_it_says_of_talks(files, run, refuse):
+    """Addresses and titles were trained on, and drawn for the test set."""
+    for side in ("en", "de"):
+        Path(f"train.tags.de-en.{side}").write_bytes(tags(range(60), side))
+        shutil.copy(f"train.tags.de-en.{side}", f"t.{side}")
+    run("--train", "train.tags.de-en.de", "train.tags.de-en.en", *SMALL)
+    data = PreparedData(Path("out"))
+    read = [line for split in ("train", "valid", "test") for line in text(data.raw(split, "en"))]
+    assert sorted(read) == sorted(lines(range(60), "en").decode().splitlines())
+    words = ["--train", "t.de", "t.en", "--output", "wrong"]
+    refuse(words, "begins with '<", "so it is markup and no text", "train.tags.LANGUAGE")
 
 
 def test_text_whose_sides_are_not_of_one_order_is_named(files, run):
