@@ -25,14 +25,7 @@ MOST_MERGES = 32_000
 SHARE, MOST, FEWEST = 20, 2_000, 20
 TSV = (".tsv", ".tsv.gz")
 TALKS = "train.tags."  # how IWSLT names its training text, which has titles and addresses of talks
-# ISO 639-3 (any three letters) and ISO 639-1, without the codes that were withdrawn
-LANGUAGE = re.compile(
-    "[a-z]{3}"
-    "|a[abefkmnrsvyz]|b[aegimnors]|c[aehorsuvy]|d[aevz]|e[elnostu]|f[afijory]|g[adlnuv]"
-    "|h[aeiortuyz]|i[adegikostu]|j[av]|k[agijklmnorsuvwy]|l[abginotuv]|m[ghiklnrsty]"
-    "|n[abdeglnorvy]|o[cjmrs]|p[ailst]|qu|r[mnouw]|s[acdegiklmnoqrstuvw]|t[aeghiklnorstwy]"
-    "|u[gkrz]|v[eio]|w[ao]|xh|y[io]|z[ahu]"
-)
+LANGUAGE = re.compile("[a-z]{2,3}")
 
 
 def vocabulary_size(pairs: int) -> int:
@@ -126,19 +119,14 @@ def _pieces(split: str, files: Sequence[str], languages: Tuple[str, str]) -> Tup
     given = f"{flag} {' '.join(files)}"
     paths = [_absolute(flag, name) for name in files]
     if all(name.endswith(TSV) for name in files):
-        for path, name in zip(paths, files):
-            _check_columns(f"{flag} {name}", path)
-        columns = {side: number for number, side in enumerate(languages, 1)}
-        return tuple(Piece(file=path, format="tsv", columns=columns) for path in paths)
+        return tuple(_table(f"{flag} {name}", path, languages) for name, path in zip(files, paths))
     marked = {bool(MARKED.search(path)) for path in paths}
     if len(marked) > 1:
         raise ConfigurationError(
             f"{given}: some are markup and some are not; give both sides alike"
         )
-    # of pt_BR and por the language is pt
-    known = {**{base_language(side): side for side in languages}, **{it: it for it in languages}}
     codes = [*map(language_of, paths)]
-    named = [known.get(code) or known.get(base_language(code)) for code in codes]
+    named = _sides_of(codes, languages)
     sides = [[path for path, name in zip(paths, named) if name == side] for side in languages]
     if sides == [[], []] and (len(paths) == 2 or is_test):
         sides = [paths[:1], paths[1:]]
@@ -172,14 +160,32 @@ def _pieces(split: str, files: Sequence[str], languages: Tuple[str, str]) -> Tup
     return pieces
 
 
-def _check_columns(what: str, path: str) -> None:
-    """Raise if a table has more than two columns: one of them could be numbers, or half a text."""
+def _sides_of(codes: Sequence[str], languages: Tuple[str, str]) -> List[Optional[str]]:
+    """Return the language of the pair that each code stands for: of pt_BR and por that is pt."""
+    known = {**{base_language(side): side for side in languages}, **{it: it for it in languages}}
+    return [known.get(code) or known.get(base_language(code)) for code in codes]
+
+
+def _table(what: str, path: str, languages: Tuple[str, str]) -> Piece:
+    """Return the piece of a table of the source and the target.
+
+    **D**: europarl.de-en.tsv has German first, as all published tables, whatever the pair is.
+
+    Raise if it has more than two columns: one of them could be numbers, or half a text.
+    """
+    parts = _sides_of(re.findall(r"[^\W_]+", Path(path).name), languages)
+    named = list(dict.fromkeys(filter(None, parts)))
+    sides = named if len(named) == 2 else languages
+    if named == [*reversed(languages)]:
+        say(f"{what}: its columns are {' and '.join(named)}, by its name")
     for number, line in enumerate(read_lines(Path(path)), 1):
         if (tabs := line.count("\t")) > 1:
             raise ConfigurationError(
                 f"{what}, line {number}: {tabs + 1} columns; give a table of two, "
                 f"source and target; cut -f N,M keeps them"
             )
+    columns = {side: number for number, side in enumerate(sides, 1)}
+    return Piece(file=path, format="tsv", columns=columns)
 
 
 def _piece(flag: str, paths: Sequence[str], languages: Tuple[str, str], marked: bool) -> Piece:

@@ -198,6 +198,20 @@ def test_training_pairs_of_one_text_on_both_sides_are_counted(files, run):
         assert ("54 of 54 training pairs have one text on both sides" in run(*words)) is warned
 
 
+def test_the_name_of_a_table_says_the_order_of_its_columns(files, run):
+    """Of europarl.de-en.tsv German is first, also where the pair is en-de."""
+    sides = {side: Path(f"a.{side}").read_text("utf-8").splitlines() for side in ("en", "de")}
+    write_lines(Path("p.de-en.tsv"), map("\t".join, zip(sides["de"], sides["en"])))
+    write_lines(Path("p.deu-eng.tsv"), map("\t".join, zip(sides["de"], sides["en"])))
+    for name, pair in (("p.de-en.tsv", "en-de"), ("p.deu-eng.tsv", "en-de"), ("a.tsv", "en-de")):
+        out = f"out-{name}"
+        said = run("--train", name, "--pair", pair, *SMALL[:-1], out)
+        assert ("its columns are de and en, by its name" in said) is (name != "a.tsv")
+        data = PreparedData(Path(out))
+        assert {*text(data.raw("train", "en"))} < {*sides["en"]}
+        assert {*text(data.raw("train", "de"))} < {*sides["de"]}
+
+
 def test_training_text_of_iwslt_is_read_without_what_it_says_of_talks(files, run, refuse):
     """Addresses and titles were trained on, and drawn for the test set."""
     for side in ("en", "de"):
