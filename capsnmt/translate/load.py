@@ -28,10 +28,10 @@ from capsnmt.checkpoints.load import (
     model_classes,
     settings_of,
 )
-from capsnmt.cli import ConfigurationError, exits_as_errors, require, shown
+from capsnmt.cli import ConfigurationError, require, shown
 from capsnmt.configurations.schema import SENTENCE_TASKS
 from capsnmt.corpora.prepared import PreparedData
-from capsnmt.files import bundled_folder
+from capsnmt.files import bundled_folder, sha256
 from capsnmt.runs.finished import FinishedRun
 from capsnmt.runs.records import RunFolder
 from capsnmt.translate.tokenizer import NAME
@@ -116,6 +116,13 @@ def text_settings(data: PreparedData, source: str, target: str) -> Dict[str, Any
             f"{data.folder} holds {manifest.pair or 'no languages'}, not {source}-{target}; give "
             "the data of the training by --data"
         )
+    name = manifest.models[source]
+    model, known = data.folder / name, manifest.files.get(name)
+    if known is None or not model.is_file() or sha256(model) != known.sha256:
+        raise ConfigurationError(
+            f"{model} is not the model of subwords that the data were prepared with; restore it, "
+            f"or delete {data.manifest} and prepare the data again"
+        )
     return {
         "tokenizer": NAME,
         "source_lang": source,
@@ -123,7 +130,7 @@ def text_settings(data: PreparedData, source: str, target: str) -> Dict[str, Any
         "source_tokeniser": manifest.tokenisers[source],
         "target_tokeniser": manifest.tokenisers[target],
         "bpe": manifest.subwords,
-        MODEL_OF_SUBWORDS[manifest.subwords]: str(data.folder / manifest.models[source]),
+        MODEL_OF_SUBWORDS[manifest.subwords]: str(model),
     }
 
 
@@ -289,14 +296,7 @@ def from_run(
     settings = {**lengths, **first.generation, **BATCHES, **first.text, **overrides}
     checkpoints = [model.checkpoint for model in found]
     models, cfg, task = load_models(checkpoints, first.data.binarised, settings)
-    try:
-        with exits_as_errors():
-            translator = Translator(cfg, task, [model.to(place) for model in models])
-    except (OSError, UnicodeDecodeError, RuntimeError) as error:
-        raise ConfigurationError(
-            f"{first.data.folder}: its subwords cannot be read ({error}); prepare the data again"
-        ) from None
-    return translator.to(place).eval()
+    return Translator(cfg, task, [model.to(place) for model in models]).to(place).eval()
 
 
 def chosen_device(device: str) -> str:

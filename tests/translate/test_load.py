@@ -116,8 +116,7 @@ def test_data_that_have_moved(runs: Dict[str, Path], tmp_path: Path) -> None:
     [
         ("bin/dict.*", b"more 1\n", "size mismatch for encoder.embed_tokens.weight"),
         ("bin/dict.*", b"\xff 1\n", "Incorrect encoding"),
-        ("bpe/codes", b"\xff", "its subwords cannot be read ('utf-8' codec"),
-        ("bpe/codes", b"a b c\n", "its subwords cannot be read (Error: invalid line"),
+        ("bpe/codes", b"t h\n", "is not the model of subwords that the data were prepared with"),
     ],
 )
 def test_other_data_than_those_of_the_training(
@@ -133,6 +132,16 @@ def test_other_data_than_those_of_the_training(
         given = [runs["plain"], "--data", data / "bin", "--output", tmp_path / "page"]
         assert analyse([*map(str, given)]) == 2
         assert recorded in capsys.readouterr().err
+
+
+def test_subwords_that_were_lost_are_made_again_as_the_refusal_says(
+    runs: Dict[str, Path], tmp_path: Path
+) -> None:
+    """The data stay complete for a launch, and the same command of preparation does nothing."""
+    data = shutil.copytree(data_of(runs["plain"]).folder, tmp_path / "data")
+    (data / "bpe" / "codes").unlink()
+    found = f"{data}/bpe/codes is not the model of subwords.*delete {data}/manifest.json and prep"
+    refused(found, runs["plain"], data)
 
 
 def test_another_dictionary_of_the_same_size_is_warned_of(
