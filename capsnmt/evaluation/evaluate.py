@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from itertools import chain, combinations, count
+from itertools import chain, count
 from types import MappingProxyType
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
@@ -21,7 +21,7 @@ from capsnmt.evaluation.metrics import (
     segment_mean,
     tokenise,
 )
-from capsnmt.evaluation.outputs import Output, Settings, Systems, read_systems
+from capsnmt.evaluation.outputs import Output, Settings, Systems, read_systems, warn_of_copies
 from capsnmt.evaluation.planning import plans
 from capsnmt.evaluation.resampling import Scored, resample
 from capsnmt.evaluation.scores import (
@@ -67,9 +67,8 @@ def evaluate_sets(
         several = len(settings) > 1
         found[test_set], resampled = _evaluate(own, several, systems.get(test_set))
         scored.append(resampled)
-    for (one, ours), (other, theirs) in combinations(found.items(), 2):
-        if ours.checksums["reference"] == theirs.checksums["reference"]:
-            say(f"warning: {other} has the reference of {one}, and counts twice in means over sets")
+    of_sets = ((name, each.checksums["reference"]) for name, each in found.items())
+    warn_of_copies(of_sets, "reference")
     first = next(iter(settings.values()))
     comparisons = compare(_places(first.systems), scored, first.test) if first.tested else []
     return Evaluations(test_sets=found, comparisons=comparisons)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 from pathlib import Path
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
@@ -128,6 +129,13 @@ def parse_systems(arguments: Sequence[str], baseline: Optional[str]) -> Dict[str
         if names.count(name) > 1:
             raise ConfigurationError(f"{name!r} is the name of two systems; give NAME=PATH")
     return dict(systems)
+
+
+def warn_of_copies(found: Iterable[Tuple[str, Any]], what: str) -> None:
+    """Warn of what has the content of another; ``found`` has the name and the content of each."""
+    for (first, one), (second, other) in combinations(found, 2):
+        if one == other:
+            say(f"warning: {second} has the {what} of {first}; is it a copy?")
 
 
 def read_systems(files: Mapping[str, Sequence[str]], text: TextFormat) -> Systems:

@@ -14,7 +14,7 @@ from typing import Dict, List, Mapping, Optional
 import msgspec
 
 from capsnmt.cli import ConfigurationError, say
-from capsnmt.evaluation.outputs import Systems, read_lines, split_paths
+from capsnmt.evaluation.outputs import Systems, read_lines, split_paths, warn_of_copies
 
 FORMATS = "one number per line, or the .json of comet-score --to_json"
 
@@ -62,6 +62,8 @@ def read_segment_scores(
                     f"warning: {path}: {others:,} of {segments:,} scores are of another "
                     f"translation than that of {output.label}; score those that are given"
                 )
+    labels = (output.label for outputs in systems.values() for output in outputs)
+    warn_of_copies(zip(labels, scores), f"scores of {metric}")
     return scores
 
 

@@ -56,6 +56,10 @@ WARNINGS: Dict[str, Any] = {
     "{lower} has no capital letter, and {reference} has": ["{lower}", "--input", "plain"],
     "{small} has no capital letter, and {good} has": ["{good}", "--reference", "{small}"],
     "a ({copy}) has the translations of a ({good})": ["a={good},{copy}"],
+    "{reference} has the translations of x": ["x={reference}", "--input", "plain"],
+    "b has the scores of COMET of a; is it a copy?": [
+        *("a={good}", "b={half}", "--segment-scores", "COMET", "a={numbers}", "b={numbers}"),
+    ],
     "{moved} fits its reference no better than": ["{moved}"],
     "of another sentence in 200 of 400 segments, from about 201 on; was a line": [
         *("{lost}", "--input", "plain", "--reference", "{many}"),

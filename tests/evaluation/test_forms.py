@@ -94,7 +94,7 @@ def test_escapes_on_one_side_are_counted(tmp_path: Path, evaluated: Evaluated) -
     given = (f"x={paths[0]}", "--input", "plain", "--target-lang", "en", "--reference")
     _, errors = evaluated(*given, paths[1])
     assert "warning: 12 of 12 lines of x have escapes as &apos;, and 0 of" in errors
-    assert evaluated(*given, paths[0])[1] == ""
+    assert "have escapes" not in evaluated(*given, paths[0])[1]
     generate = write_lines(tmp_path / "generate", generated(escaped))
     assert evaluated(generate, "--reference", paths[1])[1] == ""
 
