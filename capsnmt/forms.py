@@ -108,25 +108,20 @@ class Words:
             self.found[form] += 1
             self.first.setdefault(form, (self.lines, line))
 
-    def check(self, name: str, fix: str, fixes: Fixes = NO_FIXES) -> None:
+    def check(self, name: str, fix: str, fixes: Fixes = NO_FIXES, refuses: bool = True) -> None:
         """Warn of what was found, or refuse it where it is in many lines.
 
         ``fix`` mends it; ``fixes`` has that of a form, or ``None`` where any number of lines may
         have the form.
         """
         for form, count in self.found.items():
-            # catalogues may have escapes
-            how = fixes.get(form, fix) if form not in (ESCAPES, TOKENS) else None
-            if how is not None and count > SHARE * self.lines:
-                raise ConfigurationError(f"{name}: {self._in_words(form)}; {how}")
-        self.warn(name, fix, fixes)
-
-    def warn(self, name: str, fix: str, fixes: Fixes = NO_FIXES) -> None:
-        """Warn of what was found, however much that is."""
-        for form in self.found:
-            if form == TOKENS and self.found[form] <= SHARE * self.lines:
+            many = count > SHARE * self.lines
+            if form == TOKENS and not many:
                 continue
             how = fixes.get(form, fix) if form != TOKENS else None
+            # catalogues may have escapes
+            if refuses and many and how is not None and form != ESCAPES:
+                raise ConfigurationError(f"{name}: {self._in_words(form)}; {how}")
             advice = "" if how is None else f"; {how} if they are not text"
             say(f"warning: {name}: {self._in_words(form)}{advice}")
 

@@ -124,7 +124,7 @@ def translated(
                 cells += [f"{hypothesis.score:.4f}"] if scores else []
                 output.append("\t".join([*cells, hypothesis.text]) + "\n")
         yield "".join(output)
-    words.warn(name, "give text of words, joined and without symbols,", {NEW: None})
+    words.check(name, "give text of words, joined and without symbols,", {NEW: None}, refuses=False)
 
 
 if __name__ == "__main__":
