@@ -125,7 +125,7 @@ def test_metrics_are_left_out_on_request(
     complete = outputs(evaluate(*given))["x"]
     capsys.readouterr()
     with mock.patch.object(TER, "_compute_segment_statistics", side_effect=AssertionError):
-        some = outputs(evaluate(*given, "--metrics", "chrf,bleu"))["x"]
+        some = outputs(evaluate(*given, "--metrics", "chrf"))["x"]  # bleu is always one
     left = {key: each for key, each in complete["scores"].items() if key not in ("chrf++", "ter")}
     assert some == {**complete, "scores": left}
     printed = capsys.readouterr().out

@@ -164,7 +164,7 @@ def test_scores_of_other_settings_and_texts_are_gone_before_those_of_the_new_are
     assert not {"ter", "chrf++"} & {*scored}
     page = tmp_path / "page"
     assert report([str(run), "--output", str(page)]) == 0
-    assert "lacks bleu" in launch(*words, "--set", "score.metrics=ter", status=2)
+    assert "'x' is unknown; choose" in launch(*words, "--set", "score.metrics=x", status=2)
 
 
 def test_a_run_on_a_gpu_is_not_resumed_without_one(
