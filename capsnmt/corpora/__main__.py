@@ -127,10 +127,11 @@ def _named(valid: Optional[List[str]], tests: List[List[str]]) -> Dict[str, List
         name, equals, first = files[0].partition("=")
         named = equals and not os.path.exists(files[0])
         name, files = (name, [first, *files[1:]]) if named else ("test", files)
-        if name in ("train", "valid", *splits) or not name.isidentifier():
+        # the mean is over several test sets
+        if name in ("train", "valid", "mean", *splits) or not name.isidentifier():
             raise cli.ConfigurationError(
                 f"--test {' '.join(files)}: the name {name!r} is taken, or is not of letters, "
-                f"digits and _; give each set another, as --test NAME=FILE ..."
+                f"digits and _, a letter first; give each set another, as --test NAME=FILE ..."
             )
         splits[name] = files
     return splits
