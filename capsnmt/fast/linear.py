@@ -99,7 +99,7 @@ class PreparedLinear(nn.Linear):
         known = weight.device.type == x.device.type == "cpu" and weight.dtype in PRECISIONS
         known = known and not torch.is_grad_enabled() and not getattr(weight, "is_exposed", False)
         known = known and autocast_dtype("cpu") in (None, weight.dtype)
-        if not known or is_watched((x, weight, bias)) or not has_onednn():
+        if not known or is_watched((x, weight, bias)) or not has_onednn(weight.dtype):
             return F.linear(x, weight, bias)
         size = weight.numel()
         if size >= LARGE:
@@ -129,10 +129,13 @@ def prepare(module: nn.Module) -> None:
 
 
 @functools.cache
-def has_onednn() -> bool:
-    """Return whether this torch has the functions of oneDNN."""
+def has_onednn(dtype: torch.dtype) -> bool:
+    """Return whether this torch has the functions of oneDNN, and this CPU has them in a precision.
+
+    For bf16 oneDNN needs AVX-512; torch's own choice works on every CPU.
+    """
     try:
-        matrix = torch.eye(16, dtype=torch.float32, device="cpu")
+        matrix = torch.eye(16, dtype=dtype, device="cpu")
         packed = torch.ops.mkldnn._reorder_linear_weight(matrix, 1)
         torch.ops.mkldnn._linear_pointwise(matrix, packed, None, "none", [], "")
     except (AttributeError, RuntimeError):
