@@ -33,7 +33,7 @@ from tests.interpreter import COMMANDS, ROOT, environment, programs, ran, words
 GOLDEN = Path(__file__).with_name("golden")
 # variables of all commands
 TERMINAL = {"PYTHONHASHSEED": "0", "COLUMNS": "100", "OMP_WAIT_POLICY": "PASSIVE"}
-NUMBER = re.compile(r"(-?\d+\.\d+(?:e[-+]\d+)?)")
+NUMBER = re.compile(r"(-?\d+(?:\.\d+(?:e[-+]\d+)?|e-\d+))")
 
 
 class World:
