@@ -178,7 +178,8 @@ def versus(ours: List[float], theirs: List[float]) -> Tuple[Tuple[str, str], Dic
     """Return the difference of two means over seeds, its 95% interval, and Welch's comparison."""
     if not (ours and theirs):
         return (NONE, NONE), {}
-    compared = difference_of(*((np.array(x), np.zeros((len(x), 1))) for x in (ours, theirs)))
+    one, other = ((np.array(x), np.zeros((len(x), 1))) for x in (ours, theirs))
+    compared = difference_of(one, other)
     difference = difference_cell(statistics.fmean(ours) - statistics.fmean(theirs))
     return (difference, reach(compared.get("welch_interval"))), compared
 

@@ -184,6 +184,7 @@ def refused(tmp_path: Path, capsys: pytest.CaptureFixture) -> Callable[..., str]
         capsys.readouterr()
         assert main([*map(str, arguments)]) == 2, arguments
         printed = capsys.readouterr()
+        assert printed.err.count("\n") == 1, printed.err
         (line,) = printed.err.splitlines()
         assert (printed.out, line[:7]) == ("", "error: ")
         assert files() == before

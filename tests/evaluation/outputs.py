@@ -13,7 +13,7 @@ TOKENS = [
     "It &apos;s 5 ( fi@@ ve ) .",
     "A red house , a blue sea .",
 ] * 4
-DICTIONARY = "2026-01-01 00:00:00 | INFO | fairseq.tasks.translation | [en] dictionary: 200 types"
+DICTIONARY = "2026-01-01 00:00:00 | INFO | fairseq.tasks.translation | [{}] dictionary: 200 types"
 SCORES = [str(number / 16) for number in range(12)]  # of every segment
 
 
@@ -23,9 +23,11 @@ def write_lines(path: Path, lines: Iterable[str]) -> Path:
     return path
 
 
-def generated(hypotheses: Sequence[str], sources: Optional[Sequence[str]] = None) -> List[str]:
+def generated(
+    hypotheses: Sequence[str], sources: Optional[Sequence[str]] = None, language: str = "en"
+) -> List[str]:
     """fairseq-generate's output, last sentence first."""
-    lines = [DICTIONARY]
+    lines = [DICTIONARY.format(language)]
     for number, source in reversed([*enumerate(sources or ["x"] * len(hypotheses))]):
         lines += [f"S-{number}\t{source}", f"T-{number}\tx"]
         lines += [f"H-{number}\t-0.5\t{hypotheses[number]}"]

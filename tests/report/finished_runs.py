@@ -48,7 +48,7 @@ def write_data(folder: Path) -> None:
 
 def write_generated(path: Path, translations: List[str]) -> None:
     """What fairseq-generate prints."""
-    write_lines(path, generated(translations, SOURCES))
+    write_lines(path, generated(translations, SOURCES, "de"))
 
 
 def write_run(output: Path, row: str, baseline: Optional[str] = None) -> Path:

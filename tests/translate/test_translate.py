@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -189,8 +190,14 @@ def test_a_mistake_is_one_line(
     unfinished = copied(run, tmp_path / "unfinished", scores="")
     bare = copied(data, tmp_path / "bare", manifest="{}")
     manifest = json.loads((data / "manifest.json").read_text("utf-8"))
-    manifest["files"]["bpe/codes"]["sha256"] = "other"
-    again = copied(data, tmp_path / "again", manifest=json.dumps(manifest))
+    codes = (data / "bpe" / "codes").read_text("utf-8") + "z z</w>\n"
+    checksum = hashlib.sha256(codes.encode()).hexdigest()
+    other = {**manifest["files"]["bpe/codes"], "sha256": checksum}
+    files = {"files": {**manifest["files"], "bpe/codes": other}}
+    again = copied(data, tmp_path / "again", manifest=json.dumps({**manifest, **files}))
+    (again / "bpe").unlink()
+    (again / "bpe").mkdir()
+    (again / "bpe" / "codes").write_text(codes, "utf-8")
     manifest["pair"] = "de-en"
     reverse = copied(data, tmp_path / "reverse", manifest=json.dumps(manifest))
     segmented = copied(run, tmp_path / "c", config=config.replace(f'"{data}"', f'"{again}"'))
