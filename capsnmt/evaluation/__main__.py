@@ -104,7 +104,8 @@ def parse_arguments(argv: Optional[Sequence[str]] = None) -> Tuple[Settings, Opt
         references=args.reference,
         tokenized_references=args.tokenized_reference,
         source=args.source,
-        metrics=["bleu", *args.metrics],
+        # D: BLEU is no choice: it costs little, and the sign test, lengths and reports are of it
+        metrics=list(dict.fromkeys(["bleu", *args.metrics])),
         segment_scores=parse_segment_scores(args.segment_scores),
         tested=args.baseline is not None,
         test=Test(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from argparse import Namespace
 from contextlib import suppress
 from pathlib import Path
@@ -120,7 +121,7 @@ def _warn_of_others(run: Run, planned: Sequence[Path]) -> None:
             for key, was, now in [each for each in found if each[0].startswith(keys)][:1]:
                 say(
                     f"warning: {run.folder} has {key} {now}, and {other} {was}: for one experiment "
-                    f"give --set {key}={json.dumps(was)}"
+                    f"give --set {shlex.quote(f'{key}={json.dumps(was)}')}"
                 )
 
 

@@ -125,9 +125,7 @@ class CapsnmtTransformer(TransformerModel):
             args = argparse.Namespace(**OmegaConf.to_container(args, resolve=True))
         # as in fairseq, arguments that no architecture has completed get the base model's values
         base_architecture(args)
-        options = argparse.ArgumentParser(add_help=False)
-        cls.add_args(options)
-        check_names(args, {option.dest for option in options._actions})
+        check_names(args, cls)
         complete(args, {})
         validate(args)
         model = super().build_model(args, task)

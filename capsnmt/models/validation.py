@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from argparse import ArgumentParser
 from difflib import get_close_matches
-from typing import Any, Container, Dict, Sequence
+from typing import Any, Dict, Sequence, Set
 
 from fairseq.utils import safe_getattr, safe_hasattr
 
@@ -63,16 +64,33 @@ def _of_preset(args: Any, name: str, preset: Dict[str, Any]) -> Any:
     return ",".join(str(layer) for layer in sorted(named) if layer <= layers) or "all"
 
 
-def check_names(args: Any, known: Container[str]) -> None:
+def check_names(args: Any, model: Any) -> None:
     """Refuse what is meant for a switch: fairseq keeps any name of ``--model-overrides``.
 
-    ``known`` are the options of the model, which may be a user's own.
+    A user's own model, task or criterion may have an option that is called nearly so.
     """
     for name in vars(args):
         plain = name.replace("-", "_")
-        meant = get_close_matches(plain, defaults(), 1, ALIKE)
-        if "-" in name or (meant and name not in known):
-            raise ConfigurationError(f"{name} is no setting; give {(meant or [plain])[0]}")
+        (meant,) = get_close_matches(plain, defaults(), 1, ALIKE) or [plain]
+        if name != meant and name not in _options(args, model):
+            raise ConfigurationError(f"{name} is no setting; give {meant}")
+
+
+def _options(args: Any, model: Any) -> Set[str]:
+    """Return the options of a model, and of the task, the criterion and others that it is with."""
+    from fairseq.registry import REGISTRIES
+    from fairseq.tasks import TASK_REGISTRY
+
+    registries = {name: each["registry"] for name, each in REGISTRIES.items()}
+    registries["task"] = TASK_REGISTRY
+    chosen = [registry.get(str(safe_getattr(args, name))) for name, registry in registries.items()]
+    found: Set[str] = set()
+    for part in (model, *chosen):
+        if hasattr(part, "add_args"):
+            parser = ArgumentParser(add_help=False)  # two parts may have an option of one name
+            part.add_args(parser)
+            found.update(option.dest for option in parser._actions)
+    return found
 
 
 def validate(args: Any, stacks: Sequence[str] = STACKS) -> None:

@@ -107,8 +107,10 @@ def em_all(votes, beta_a, beta_u, activation, T, **options):
 def assert_as_exact_as_eager(operator, tensors, T):
     """At most twice the error of the eager operator in fp32, against fp64."""
     resolution = 4e-6 if INTERPRETED else 2e-5  # a GPU approximates exp and sqrt
-    # many iterations amplify every rounding, and so do sums over many dimensions in some
-    resolution = resolution if T <= 3 and T * tensors[0].size(-1) <= 128 else 1e-2
+    if T * tensors[0].size(-1) > 128:
+        resolution = 2e-3  # of 25 draws without AVX-512, EM routing's gradients had up to 1e-3
+    if T > 3:
+        resolution = 1e-2  # many iterations amplify every rounding
     doubles = [t.double() if t.is_floating_point() else t for t in tensors]
     exact = run(operator, doubles, T, "eager")
     eager = run(operator, tensors, T, "eager")

@@ -6,10 +6,12 @@ import argparse
 import itertools
 import re
 from typing import Dict, Sequence, Set, Tuple
+from unittest.mock import patch
 
 import pytest
 import torch
 from fairseq.models import ARCH_CONFIG_REGISTRY
+from fairseq.registry import REGISTRIES
 from omegaconf import OmegaConf
 
 from capsnmt.cli import ConfigurationError
@@ -283,6 +285,22 @@ def test_a_probability_that_is_text_and_a_name_that_nothing_reads_are_refused() 
         with pytest.raises(ConfigurationError, match=fault):
             CapsnmtTransformer.build_model(args, TASK)
     assert OfAUser.build_model(args, TASK)
+
+
+class CriterionOfAUser:
+    @staticmethod
+    def add_args(parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("--head-capsule-loss")
+
+
+def test_a_criterion_may_have_an_option_that_is_called_nearly_as_a_switch() -> None:
+    of_criterion = {"criterion": "of_a_user", "head_capsule_loss": "0.1"}
+    args = argparse.Namespace(**{**vars(parse(PLAIN, *SMALL)), **of_criterion})
+    with pytest.raises(ConfigurationError, match="head_capsule_loss is no setting; give head_caps"):
+        CapsnmtTransformer.build_model(args, TASK)
+    registry = REGISTRIES["criterion"]["registry"]
+    with patch.dict(registry, of_a_user=CriterionOfAUser):
+        assert CapsnmtTransformer.build_model(args, TASK)
 
 
 # flags of the plain architecture -> the refusal of training, of a machine with nothing but torch
