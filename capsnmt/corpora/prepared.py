@@ -11,11 +11,13 @@ from msgspec import field
 from capsnmt import records
 from capsnmt.cli import ConfigurationError
 from capsnmt.corpora.recipe import Tokeniser
+from capsnmt.files import sha256
 
 MANIFEST = "manifest.json"
 MAKE = "make it by capsnmt-prepare, or link it if it was moved"
 # what a launch reads: the data-bin, and the text of sets that are not trained on
 LAUNCHED = re.compile(r"bin/|raw/(?!train\.)")
+TRAINED_ON = re.compile(r"\w+/train\.")
 
 
 class FileRecord(records.Record, frozen=True, kw_only=True):
@@ -110,10 +112,23 @@ class PreparedData:
         The manifest says whether there are more than one.
         """
         first = f"{stage}/{split}.{language}"
-        known = records.read(self.manifest, dict) if self.manifest.is_file() else {}
-        files = records.build(known.get("files", {}), Dict[str, Any], f"{self.manifest}, files")
-        more = (name for name in files if name.startswith(f"{first}."))
+        more = (name for name in self._files() if name.startswith(f"{first}."))
         return [self.folder / name for name in (first, *more)]
+
+    def edited(self) -> List[str]:
+        """What a launch reads beside the training set and is not as it was prepared."""
+        return [
+            name
+            for name, known in self._files().items()
+            if LAUNCHED.match(name) and not TRAINED_ON.match(name)
+            if (self.folder / name).is_file() and sha256(self.folder / name) != known.get("sha256")
+        ]
+
+    def _files(self) -> Dict[str, Dict[str, Any]]:
+        """The files of the manifest, which an older version may have made."""
+        known = records.read(self.manifest, dict) if self.manifest.is_file() else {}
+        kind, where = Dict[str, Dict[str, Any]], f"{self.manifest}, files"
+        return records.build(known.get("files", {}), kind, where)
 
     def read_manifest(self) -> DataManifest:
         """Read the manifest."""

@@ -173,6 +173,9 @@ def check_generation(settings: Settings, arguments: Sequence[str]) -> None:
 
     parsed = check("generate", options.get_generation_parser(), arguments)
     _check_values("generate", settings.generate)
+    for name in sorted(NAMED_FILES & settings.generate.keys()):
+        if not Path(path := str(settings.generate[name])).is_file():
+            raise ConfigurationError(f"generate.{name}: {path} is not there; give a file")
     groups, beam = parsed.diverse_beam_groups, parsed.beam
     for wrong, problem in (
         (

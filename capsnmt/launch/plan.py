@@ -64,6 +64,14 @@ def check(runs: Sequence[Run]) -> None:
     The first run of each row and task is checked: other seeds have the same flags.
     """
     package_path()
+    for data in {run.data.folder: run.data for run in runs}.values():
+        if edited := data.edited():
+            more = f" and {len(edited) - 1} more" if len(edited) > 1 else ""
+            say(
+                f"warning: {data.folder / edited[0]}{more} is not what {data.manifest.name} says: "
+                f"binarised text and references may be of other sentences; restore it, or prepare "
+                f"the data again"
+            )
     firsts: Dict[Path, Run] = {}
     for run in runs:
         firsts.setdefault(run.folder.row, run)

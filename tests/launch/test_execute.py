@@ -150,7 +150,12 @@ def test_data_that_are_not_there_are_not_those_beside_the_row(
 def test_scores_of_other_settings_and_texts_are_gone_before_those_of_the_new_are_made(
     launch: Launch, words: List[str], run: Path, prepared: Path, tmp_path: Path
 ) -> None:
-    launch(*words, "--set", f"generate.lm-path={tmp_path}", status=1)
+    model = "generate.lm-path={}".format
+    said = launch(*words, "--set", model(tmp_path / "lm.pt"), status=2)
+    assert f"generate.lm-path: {tmp_path / 'lm.pt'} is not there" in said
+    assert (run / "scores.json").exists()
+    (tmp_path / "lm.pt").write_text("no checkpoint", "utf-8")
+    launch(*words, "--set", model(tmp_path / "lm.pt"), status=1)
     assert not (run / "scores.json").exists()
     launch(*words)
     text = (prepared / "raw" / "news.de").read_text("utf-8")

@@ -10,6 +10,7 @@ from typing import Callable, List
 
 import pytest
 
+from capsnmt.files import sha256
 from capsnmt.report.__main__ import main as report
 from capsnmt.runs.records import RunFolder
 from tests.launch import changes
@@ -37,6 +38,23 @@ def test_files_that_flags_name_are_compared_by_their_content(
     assert "-- generate news\n" in launch(*line)
     changes.exchanged("test")(SimpleNamespace(prepared=data))
     assert "was trained with data: test.en-de.en.bin" in launch(*line, status=2)
+
+
+def test_text_that_was_edited_after_its_preparation_is_named(
+    data: Path, tmp_path: Path, launch: Launch
+) -> None:
+    """Its binarised source is that of the old text."""
+    names = ("raw/news.en", "raw/news.de", "bin/test.en-de.en.bin")
+    manifest = json.loads((data / "manifest.json").read_text("utf-8"))
+    manifest["files"] = {name: {"sha256": sha256(data / name)} for name in names}
+    (data / "manifest.json").write_text(json.dumps(manifest), "utf-8")
+    line = arguments(data, tmp_path)
+    assert "warning" not in launch(*line)
+    for name in names[:2]:
+        lines = (data / name).read_text("utf-8").splitlines(keepends=True)
+        (data / name).write_text("".join(reversed(lines)), "utf-8")
+    said = f"warning: {data / names[0]} and 1 more is not what manifest.json says"
+    assert launch(*line).count(said) == 1
 
 
 def test_a_row_takes_no_model_of_other_words_and_no_translations_of_other_text(
@@ -71,7 +89,8 @@ def test_all_references_of_a_test_set_are_scored_recorded_and_compared(
         other = "".join(f"{line}\n" for line in reversed(lines))
         (data / folder / "news.de.1").write_text(other, "utf-8")
         for name in ("news.de", "news.de.1"):
-            files[f"{folder}/{name}"] = {"sha256": "0", "lines": len(lines), "tokens": 1}
+            checksum = sha256(data / folder / name)
+            files[f"{folder}/{name}"] = {"sha256": checksum, "lines": len(lines), "tokens": 1}
     line = [*arguments(data, tmp_path), "--set", "score.tokenized=true"]
     records = []
     for seed, named in (("1", files), ("2", {})):
