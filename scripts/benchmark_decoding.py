@@ -37,7 +37,7 @@ from capsnmt.checkpoints.load import load_trained, save_checkpoint
 from capsnmt.cli import ConfigurationError, positive, quiet
 from capsnmt.export import stock_checkpoint
 from capsnmt.machine import keep_freed_memory
-from capsnmt.models.inference import decodes_in_bf16
+from capsnmt.models.precision import decodes_in_bf16
 from capsnmt.modules.autocast import bf16_obstacle
 from capsnmt.translate.load import load_models
 from scripts import harness

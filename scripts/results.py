@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from capsnmt import records
 from capsnmt.cli import ConfigurationError, OneLineParser, comma_list, run_command
-from capsnmt.configurations.schema import Scoring
+from capsnmt.configurations import Scoring
 from capsnmt.corpora.prepared import MANIFEST, PreparedData
 from capsnmt.evaluation.evaluate import evaluate, evaluate_sets
 from capsnmt.evaluation.outputs import read_output

@@ -16,7 +16,7 @@ from typing import Any, Dict, List, Mapping, Sequence
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from capsnmt.cli import ConfigurationError, run_command
-from capsnmt.configurations.files import load, read, rows_of
+from capsnmt.configurations import load, read, rows_of
 from capsnmt.evaluation.significance import corrected_together
 from capsnmt.files import bundled_folder, write_all
 from capsnmt.pages.plots import drawing, images

@@ -20,7 +20,7 @@ def install() -> None:
     """Add what needs torch alone: the kernels, and the shortcuts of the modules and the loss."""
     if not is_fast():
         return
-    from capsnmt.fast import attention, dropout
+    from capsnmt.fast import shortcuts
     from capsnmt.fast.cpp import operations, routing
     from capsnmt.fast.triton import launch
     from capsnmt.modules.shortcuts import SHORTCUTS
@@ -28,8 +28,8 @@ def install() -> None:
     kernels: List[Tuple[Operator, Kernel]] = [*routing.KERNELS, *launch.KERNELS]
     for operator, kernel in kernels:
         operator.add(kernel)
-    SHORTCUTS.dropout = dropout.dropout
-    SHORTCUTS.products_are_faster = attention.products_are_faster
+    SHORTCUTS.dropout = shortcuts.dropout
+    SHORTCUTS.products_are_faster = shortcuts.products_are_faster
     SHORTCUTS.attend_to_slots = operations.attend
     SHORTCUTS.softmax_ = operations.softmax_
     SHORTCUTS.mix_over_depth = operations.mix_over_depth
@@ -45,7 +45,7 @@ def install_in_host() -> None:
 
     from capsnmt.fast import linear
     from capsnmt.fast.generator import generate_faster
-    from capsnmt.models.inference import PREPARATIONS
+    from capsnmt.models.precision import PREPARATIONS
 
     register_optimizer_step_post_hook(linear.count_update)
     PREPARATIONS.append(linear.prepare)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Mapping, NoReturn, Optional, Sequence, Tuple
 
 from capsnmt.cli import ConfigurationError, say, shown
-from capsnmt.configurations.schema import Settings
+from capsnmt.configurations import Settings
 from capsnmt.records import as_number
 from capsnmt.runs.trained_rows import FREE_IN_GENERATION
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
+from capsnmt import configurations
 from capsnmt.cli import ConfigurationError
-from capsnmt.configurations import files
 from capsnmt.corpora.prepared import PreparedData
 from capsnmt.files import bundled_folder
 from capsnmt.launch import training_step
@@ -62,9 +62,9 @@ def rows(options: Namespace) -> Iterator[Tuple[str, Dict[str, Any]]]:
         "score": score,
     }
     for arch in filter(None, (options.baseline, options.arch)):
-        merged = files.load(bundled_folder("configs") / "own.yaml")
-        files.merge(merged, {"arch": arch, **of_the_data})
-        files.merge(merged, _budget(manifest.pairs, options.max_update, arch))
+        merged = configurations.load(bundled_folder("configs") / "own.yaml")
+        configurations.merge(merged, {"arch": arch, **of_the_data})
+        configurations.merge(merged, _budget(manifest.pairs, options.max_update, arch))
         yield (options.name or arch) if arch == options.arch else arch, merged
 
 

@@ -10,10 +10,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
-from capsnmt import records
+from capsnmt import configurations, records
 from capsnmt.cli import ConfigurationError, require, say, shown
-from capsnmt.configurations import files
-from capsnmt.configurations.schema import Settings
+from capsnmt.configurations import Settings
 from capsnmt.files import check_file_name
 from capsnmt.launch import classification, flags, own_data, training_step
 from capsnmt.launch.kind import kind_of
@@ -50,11 +49,11 @@ def configure(options: Namespace) -> List[Tuple[str, Settings]]:
     rows = []
     for name, merged in own_data.rows(options) if own_data.applies(options) else _rows(options):
         if options.max_update is not None:
-            files.override(merged, "train.max-update", options.max_update, "--max-update")
+            configurations.override(merged, "train.max-update", options.max_update, "--max-update")
         for assignment in options.assignments:
-            files.assign(merged, assignment)
+            configurations.assign(merged, assignment)
         _check_name(name, "--name")
-        rows.append((name, files.resolve(merged, name)))
+        rows.append((name, configurations.resolve(merged, name)))
     return rows
 
 
@@ -174,18 +173,18 @@ def _rows(options: Namespace) -> Iterator[Tuple[str, Dict[str, Any]]]:
         if options.dataset is None:
             raise ConfigurationError(f"--rows is {','.join(options.rows)}; give --dataset DATASET")
         every = ALL in options.rows
-        names = [*(files.rows_of(options.dataset) if every else options.rows)]
+        names = [*(configurations.rows_of(options.dataset) if every else options.rows)]
         names.sort(key=lambda row: row != options.baseline)
     for row in names:
         flag = "--rows" if options.rows else "--config"
-        path = files.find(row, flag, dataset=options.dataset)
-        merged = files.load(path)
+        path = configurations.find(row, flag, dataset=options.dataset)
+        merged = configurations.load(path)
         if options.dataset and merged.get("dataset", options.dataset) != options.dataset:
             raise ConfigurationError(
                 f"{flag} {row} is of {merged['dataset']}; give --dataset {merged['dataset']}"
             )
         if options.arch is not None:
-            files.override(merged, "arch", options.arch, "--arch")
+            configurations.override(merged, "arch", options.arch, "--arch")
         of_arch = options.arch if options.config is None else None
         yield options.name if options.name is not None else of_arch or path.stem, merged
 
@@ -212,13 +211,13 @@ def _swept(options: Namespace, name: str, chosen: Settings) -> Iterator[Row]:
         raise ConfigurationError(
             f"--sweep {sweep.flag} sets train.{sweep.flag}, as --set or --max-update does; drop one"
         )
-    for value in map(files.value_of, sweep.values):
+    for value in map(configurations.value_of, sweep.values):
         named = {"row": name, "flag": sweep.flag, "value": value}
         point = records.build(named, SweepPoint, "--sweep")
         merged = records.plain(chosen)
-        files.override(merged, f"train.{sweep.flag}", value, "--sweep")
+        configurations.override(merged, f"train.{sweep.flag}", value, "--sweep")
         _check_name(point.name, "--sweep")
-        yield point.name, files.resolve(merged, point.name), point
+        yield point.name, configurations.resolve(merged, point.name), point
 
 
 def _tasks(options: Namespace, row: Row) -> Sequence[Optional[str]]:

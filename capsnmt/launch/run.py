@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Dict, List, Optional
 
 from capsnmt.cli import ConfigurationError
-from capsnmt.configurations.schema import Settings
+from capsnmt.configurations import Settings
 from capsnmt.corpora.prepared import PreparedData
 from capsnmt.process import package_path
 from capsnmt.runs.records import Device, RunConfig, RunFolder

@@ -12,7 +12,7 @@ import numpy as np
 
 from capsnmt import records
 from capsnmt.cli import ConfigurationError
-from capsnmt.configurations.schema import Settings
+from capsnmt.configurations import Settings
 from capsnmt.corpora.__main__ import build_parser, preparation
 from capsnmt.evaluation.__main__ import parse_arguments
 from capsnmt.launch import flags, training_step

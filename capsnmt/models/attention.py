@@ -1,15 +1,14 @@
-"""The attentions as fairseq's layers call them."""
+"""The attentions and the dropout as fairseq's layers have them."""
 
 from __future__ import annotations
 
 from typing import Any, Dict, Optional, Tuple
 
 from fairseq.incremental_decoding_utils import FairseqIncrementalState
-from fairseq.modules import MultiheadAttention
+from fairseq.modules import FairseqDropout, MultiheadAttention
 from fairseq.modules.quant_noise import quant_noise
 from torch import Tensor
 
-from capsnmt.models.dropout import RetainedDropout
 from capsnmt.modules.attention import Attention
 from capsnmt.modules.cache import Cache, SearchState, Slots, reorder
 from capsnmt.modules.capsule_attention import CapsuleAttention
@@ -21,6 +20,21 @@ from capsnmt.modules.surface_fusion import SurfaceAttention
 
 IncrementalState = Dict[str, Cache]
 PROJECTIONS = ("k_proj", "v_proj", "q_proj", "out_proj")
+
+
+class RetainedDropout(Dropout):
+    """Dropout that ``--retain-dropout`` keeps at inference, by the name of its module."""
+
+    make_generation_fast_ = FairseqDropout.make_generation_fast_
+
+    def __init__(self, p: float, module_name: str) -> None:
+        super().__init__(p)
+        self.module_name = module_name
+        self.apply_during_inference = False
+
+    def rate(self) -> float:
+        """Return the probability with which a feature is dropped now."""
+        return float(self.p) if self.apply_during_inference else super().rate()
 
 
 class Hosted(FairseqIncrementalState):

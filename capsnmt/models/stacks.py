@@ -7,10 +7,11 @@ from typing import Any, Dict, List, Optional, Tuple
 
 import torch
 import torch.nn as nn
+from fairseq.modules import FairseqDropout
 from torch import Tensor
 
+from capsnmt.models.attention import RetainedDropout
 from capsnmt.models.compilation import make_compilable
-from capsnmt.models.dropout import replace_dropout
 from capsnmt.models.layers import HostLayer
 from capsnmt.models.selection import aggregates_layers, sublayers
 from capsnmt.modules.layer_aggregation import (
@@ -23,6 +24,14 @@ from capsnmt.modules.layer_aggregation import (
 )
 from capsnmt.modules.overrides import overridden
 from capsnmt.routing.tracing import is_traced
+
+
+def replace_dropout(module: nn.Module) -> None:
+    """Replace fairseq's dropout by :class:`.RetainedDropout` everywhere in a module."""
+    for parent in module.modules():
+        for name, child in parent.named_children():
+            if type(child) is FairseqDropout:
+                setattr(parent, name, RetainedDropout(child.p, child.module_name))
 
 
 def kept_layers(layers: int, p: float, training: bool) -> List[bool]:

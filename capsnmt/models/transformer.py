@@ -20,7 +20,7 @@ from capsnmt.machine import keep_freed_memory
 from capsnmt.models.config import MECHANISMS, changed
 from capsnmt.models.decoder import TransformerDecoder
 from capsnmt.models.encoder import TransformerEncoder
-from capsnmt.models.inference import prepare_linear_maps
+from capsnmt.models.precision import prepare_linear_maps
 from capsnmt.models.surface_fusion import SurfaceFusionDecoder
 from capsnmt.models.validation import check_names, complete, validate
 

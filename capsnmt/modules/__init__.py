@@ -14,11 +14,10 @@ from __future__ import annotations
 from .attention import Attention
 from .capsule_attention import CapsuleAttention
 from .disagreement import record_disagreement
-from .drop_head import DropHead
+from .dropout import DropHead
 from .head_aggregation import HeadComposition, HeadGate, HeadMixing, HeadRouting
 from .layer_aggregation import TransparentMixture, layer_aggregation, layer_connection
-from .layer_aggregation.attention import DepthAttention
-from .layer_aggregation.attention_residuals import AttentionResiduals
+from .layer_aggregation.attention import AttentionResiduals, DepthAttention
 from .layer_aggregation.combination import (
     DynamicCombination,
     IterativeCombination,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import List
 
 from capsnmt.cli import OneLineParser, at_least, command, require, say
-from capsnmt.configurations.schema import SENTENCE_TASKS
+from capsnmt.configurations import SENTENCE_TASKS
 
 TEMPLATE = Path(__file__).with_name("report.md.j2")
 # what a report may draw

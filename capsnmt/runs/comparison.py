@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Dict, Mapping, Optional, Sequence
 
 from capsnmt.cli import say
-from capsnmt.configurations.schema import Scoring
+from capsnmt.configurations import Scoring
 from capsnmt.evaluation.evaluate import evaluate_sets
 from capsnmt.evaluation.outputs import Output, Settings, Systems, read_output
 from capsnmt.evaluation.scores import RANDOMIZATION, SAMPLES, SEED, Evaluations, Test

@@ -8,7 +8,7 @@ from typing import Annotated, Dict, Literal, Optional, Tuple, Union
 from msgspec import Meta, field
 
 from capsnmt import records
-from capsnmt.configurations.schema import Settings
+from capsnmt.configurations import Settings
 from capsnmt.records import Record, RecordError
 
 SweepValue = Union[bool, int, float, str]

@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Seque
 
 from capsnmt import records
 from capsnmt.cli import ConfigurationError
-from capsnmt.configurations.schema import Settings
+from capsnmt.configurations import Settings
 from capsnmt.evaluation.scores import Spread, spread
 from capsnmt.files import content_of
 from capsnmt.records import as_number

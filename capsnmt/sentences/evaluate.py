@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 from capsnmt import records
 from capsnmt.checkpoints.load import check_finite, load_trained, model_classes
 from capsnmt.cli import ConfigurationError, OneLineParser, check_output_file, comma_list, command
-from capsnmt.configurations.schema import SENTENCE_TASKS
+from capsnmt.configurations import SENTENCE_TASKS
 from capsnmt.host import load_plugin
 from capsnmt.runs.records import ClassifierResult, Measures
 from capsnmt.sentences.examples import SPLITS

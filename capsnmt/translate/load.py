@@ -29,7 +29,7 @@ from capsnmt.checkpoints.load import (
     settings_of,
 )
 from capsnmt.cli import ConfigurationError, require, shown
-from capsnmt.configurations.schema import SENTENCE_TASKS
+from capsnmt.configurations import SENTENCE_TASKS
 from capsnmt.corpora.prepared import PreparedData
 from capsnmt.files import bundled_folder, sha256
 from capsnmt.runs.finished import FinishedRun

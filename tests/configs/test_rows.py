@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from capsnmt.cli import ConfigurationError
-from capsnmt.configurations.files import load
+from capsnmt.configurations import load
 from capsnmt.launch.flags import argv
 from capsnmt.modules.layer_aggregation import OVERFLOW_FP16
 from scripts.paper_rows import (

@@ -13,7 +13,7 @@ from fairseq import options
 from fairseq.optim import build_optimizer
 from fairseq.optim.lr_scheduler import build_lr_scheduler
 
-from capsnmt.configurations.files import load
+from capsnmt.configurations import load
 from capsnmt.corpora.recipe import load_recipe
 from capsnmt.launch.flags import argv
 from tests.support import PLUGIN, REPO

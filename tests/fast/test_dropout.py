@@ -6,8 +6,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from capsnmt.fast.dropout import random_numbers
-from capsnmt.models.dropout import RetainedDropout
+from capsnmt.fast.shortcuts import random_numbers
+from capsnmt.models.attention import RetainedDropout
 from capsnmt.modules.dropout import Dropout
 from tests.counting import kept
 

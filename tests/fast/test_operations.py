@@ -9,7 +9,7 @@ import torch
 
 from capsnmt.fast.cpp.operations import attend, choose, mix_over_depth, softmax_
 from capsnmt.modules import shortcuts
-from capsnmt.modules.layer_aggregation.attention_residuals import depth_mixture
+from capsnmt.modules.layer_aggregation.attention import depth_mixture
 
 
 @pytest.mark.parametrize("words", [40, 1013, 4096])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from capsnmt.modules.drop_head import DropHead
+from capsnmt.modules.dropout import DropHead
 from tests.modules.attention_oracle import ATTENTIONS, attention, oracle
 from tests.modules.compare import numbers
 from tests.support import EVERYWHERE, build, forward, sentences

@@ -12,7 +12,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 from unittest.mock import patch
 
 from capsnmt import records
-from capsnmt.configurations.schema import Settings
+from capsnmt.configurations import Settings
 from capsnmt.evaluation.__main__ import main as evaluate
 from capsnmt.report import __main__ as report
 from capsnmt.runs.records import RunConfig, RunFolder, TrainingRecord

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from capsnmt import records
 from capsnmt.cli import ConfigurationError
-from capsnmt.configurations.schema import BatchSize, Data, Settings
+from capsnmt.configurations import BatchSize, Data, Settings
 from capsnmt.evaluation.__main__ import main as evaluate
 from capsnmt.evaluation.scores import METRICS
 from capsnmt.records import RecordError

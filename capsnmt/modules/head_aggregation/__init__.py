@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from capsnmt.modules.algorithms import OF_HEADS
 
-from .composed import HeadComposition
 from .gated import HeadGate
+from .mixing import HeadComposition, HeadMixing
 from .routing import HeadRouting
-from .talking import HeadMixing
 
 __all__ = ["HEAD_AGGREGATIONS", "HeadComposition", "HeadGate", "HeadMixing", "HeadRouting"]
 

@@ -6,8 +6,7 @@ from typing import Any
 
 from capsnmt.modules.algorithms import OF_LAYERS
 
-from .attention import DepthAttention
-from .attention_residuals import AttentionResiduals
+from .attention import AttentionResiduals, DepthAttention
 from .base import LayerAggregation, SumAggregation
 from .combination import DynamicCombination, IterativeCombination, LinearCombination
 from .connection import DLCL, OVERFLOW_FP16, DepthWeightedAverage, LayerConnection

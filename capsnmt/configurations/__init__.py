@@ -1,1 +1,0 @@
-"""Configurations: `schema` says what a row may set, and `files` reads it from YAML files."""
