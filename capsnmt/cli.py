@@ -12,6 +12,7 @@ import math
 import os
 import signal
 import sys
+import warnings
 from contextlib import contextmanager, redirect_stderr
 from pathlib import Path
 from typing import Any, Callable, Collection, Iterator, List, NoReturn, Optional, Sequence
@@ -19,6 +20,7 @@ from typing import Any, Callable, Collection, Iterator, List, NoReturn, Optional
 FAILED = 1
 BAD_SETTING = 2
 INTERRUPTED = 130
+RESUMES = "stopped: the same command resumes"
 CLOSED_PIPE = 141  # as of a program that SIGPIPE ends
 SHOWN = 200  # characters of a value that an error shows
 LONGEST = 1000  # characters of an error; argparse lists every architecture of fairseq
@@ -146,12 +148,8 @@ def finite(text: str) -> float:
 
 def add_user_dir(parser: argparse._ActionsContainer) -> None:
     """Add ``--user-dir`` to a parser of a command that loads models."""
-    parser.add_argument(
-        "--user-dir",
-        type=Path,
-        metavar="DIR",
-        help="a plugin of your own that builds on this one, with the architecture of the model",
-    )
+    text = "a plugin of your own that builds on this one, with the architecture of the model"
+    parser.add_argument("--user-dir", type=Path, metavar="DIR", help=text)
 
 
 def add_mirrors(parser: argparse._ActionsContainer) -> None:
@@ -206,11 +204,15 @@ def check_output_file(path: Path, where: str, inputs: Collection[Path] = ()) -> 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Show no INFO messages inside the block: fairseq logs while its parsers are built."""
+    """Show no INFO messages inside the block: fairseq logs while its parsers are built.
+
+    What the block sets for warnings ends with it.
+    """
     before = logging.root.manager.disable
     logging.disable(logging.INFO)
     try:
-        yield
+        with warnings.catch_warnings():
+            yield
     finally:
         logging.disable(before)
 
@@ -261,7 +263,9 @@ def run_command(command: Callable[[], Any], interrupted: str = "interrupted") ->
         return CLOSED_PIPE
 
 
-def command(body: Callable[[List[str]], None]) -> Callable[..., int]:
+def command(
+    body: Callable[[List[str]], None], interrupted: str = "interrupted"
+) -> Callable[..., int]:
     """Make a function of the words of a command line its command, as `run_command` describes.
 
     Without words it takes those of the process.
@@ -270,7 +274,7 @@ def command(body: Callable[[List[str]], None]) -> Callable[..., int]:
     @functools.wraps(body)
     def main(argv: Optional[Sequence[str]] = None) -> int:
         words = [*(sys.argv[1:] if argv is None else argv)]
-        return run_command(lambda: body(words))
+        return run_command(lambda: body(words), interrupted)
 
     return main
 

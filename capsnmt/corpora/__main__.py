@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shlex
-import sys
 from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING, Dict, List, Optional, Sequence
@@ -22,10 +22,15 @@ OF_OWN = ("train", "valid", "test", "vocabulary")
 OF_RECIPES = ("corpora", "local", "mirrors")
 
 
-def main(arguments: Optional[Sequence[str]] = None) -> int:
-    """Run the command line and return its exit status."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    return cli.run_command(lambda: _prepare(given), interrupted="stopped: the same command resumes")
+@functools.partial(cli.command, interrupted=cli.RESUMES)
+def main(argv: List[str]) -> None:
+    """Run ``capsnmt-prepare`` and return the exit status."""
+    options = build_parser().parse_args(argv)
+    found = preparation(options, argv)
+    if options.dry_run:
+        print("\n".join(found.script()))
+    else:
+        cli.say(f"data-bin: {found.run()}")
 
 
 def build_parser() -> cli.OneLineParser:
@@ -62,15 +67,6 @@ def build_parser() -> cli.OneLineParser:
     files.add_argument("--local", type=Path, metavar="DIR", help=folder)
     cli.add_mirrors(files)
     return parser
-
-
-def _prepare(given: Sequence[str]) -> None:
-    options = build_parser().parse_args(given)
-    found = preparation(options, given)
-    if options.dry_run:
-        print("\n".join(found.script()))
-    else:
-        cli.say(f"data-bin: {found.run()}")
 
 
 def preparation(options: Namespace, given: Sequence[str]) -> Preparation:
@@ -138,4 +134,4 @@ def _named(valid: Optional[List[str]], tests: List[List[str]]) -> Dict[str, List
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

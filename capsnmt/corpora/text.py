@@ -46,11 +46,6 @@ WITH_COLONS = ("fi", "sv")
 LineFunction = Callable[[str], str]
 
 
-def _is_in_word(character: str) -> bool:
-    # marks of a letter, and what joins letters or says where a word may be split
-    return character in IN_WORDS or unicodedata.category(character) in ("Mn", "Mc", "Me", "Cf")
-
-
 def _moses_tokeniser(language: str) -> Any:
     """Build Moses' tokeniser.
 
@@ -67,9 +62,12 @@ def _moses_tokeniser(language: str) -> Any:
         mark, line, place = found[0], found.string, found.start()
         inside = mark == ":" and language in WITH_COLONS and line[place - 1 : place].isalnum()
         after = line[place + 1 : place + 2]
-        if _is_in_word(mark) or (inside and after.islower()) or PARTS.match(mark):
+        kind = unicodedata.category(mark)
+        # marks of a letter, and what joins letters or says where a word may be split
+        in_word = mark in IN_WORDS or kind in ("Mn", "Mc", "Me", "Cf")
+        if in_word or (inside and after.islower()) or PARTS.match(mark):
             return mark
-        if unicodedata.category(mark) != "So":
+        if kind != "So":
             return f" {mark} "
         # an emoji of several characters
         return f"{' ' * (line[place - 1 : place] != JOINER)}{mark}{' ' * (not PARTS.match(after))}"
@@ -118,17 +116,13 @@ def _jieba(language: str) -> LineFunction:
     return lambda line: " ".join(" ".join(words.cut(BETWEEN_CHINESE.sub("", line))).split())
 
 
-def _none(language: str) -> LineFunction:
-    return lambda line: " ".join(line.split())
-
-
 MAKERS: Dict[str, Callable[[str], LineFunction]] = {
     "moses": _moses,
     "moses-unnormalised": functools.partial(_moses, normalise=False),
     "moses-escaped": functools.partial(_moses, escape=True),
     "characters": _characters,
     "jieba": _jieba,
-    "none": _none,
+    "none": lambda language: lambda line: " ".join(line.split()),
 }
 TOKENISERS = (*MAKERS, *(f"{name}-{LOWERCASE}" for name in MAKERS))
 

@@ -143,10 +143,6 @@ def check_test_sets(settings: Settings) -> None:
         )
     if names and settings.compare_mt is not None:
         raise cli.ConfigurationError("--compare-mt takes one test set; leave out --test-sets")
-    if len({*names}) < len(names):
-        raise cli.ConfigurationError(
-            f"--test-sets {','.join(names)} has a name twice; give each once"
-        )
 
 
 def above_zero(text: str) -> float:

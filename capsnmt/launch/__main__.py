@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import sys
+import functools
 from dataclasses import dataclass
 from pathlib import Path
-from typing import List, Optional, Sequence, Tuple
+from typing import List, Sequence, Tuple
 
 from capsnmt import cli
 from capsnmt.process import stoppable
@@ -28,20 +28,16 @@ class Sweep:
     values: Tuple[str, ...]
 
 
-def main(argv: Optional[Sequence[str]] = None) -> int:
-    """Run the launcher and return its status, as :func:`capsnmt.cli.run_command`."""
-    words = sys.argv[1:] if argv is None else argv
+@functools.partial(cli.command, interrupted=cli.RESUMES)
+def main(argv: List[str]) -> None:
+    """Run ``capsnmt-run`` and return the exit status."""
+    options = parse(argv)
+    cli.require("fairseq")
+    with cli.quiet(), stoppable():
+        # Importing torch and fairseq takes seconds; --help and a bad flag do not need them.
+        from capsnmt.launch.dispatch import dispatch
 
-    def command() -> None:
-        options = parse(words)
-        cli.require("fairseq")
-        with cli.quiet(), stoppable():
-            # Importing torch and fairseq takes seconds; --help and a bad flag do not need them.
-            from capsnmt.launch.dispatch import dispatch
-
-            dispatch(options)
-
-    return cli.run_command(command, "stopped: the same command resumes")
+        dispatch(options)
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
@@ -84,14 +80,8 @@ def build_parser() -> cli.OneLineParser:
     add("--arch", help=arch)
     tasks = "probing tasks (default: all of the data)"
     add("--tasks", type=cli.comma_list(TASKS), metavar="TASK,TASK", help=tasks)
-    add(
-        "--set",
-        action="append",
-        default=[],
-        dest="assignments",
-        metavar="KEY=VALUE",
-        help="e.g. train.lr=0.003",
-    )
+    lr = "e.g. train.lr=0.003"
+    add("--set", action="append", default=[], dest="assignments", metavar="KEY=VALUE", help=lr)
     add("--max-update", type=cli.positive, metavar="N", help="updates of the training")
     add("--name", help="name of the row (default: of the configuration or --arch)")
     baseline = (
@@ -132,9 +122,8 @@ def build_parser() -> cli.OneLineParser:
     )
     any_partition = ""  # the default
     add_place("--slurm", nargs="?", const=any_partition, metavar="PARTITION", help=slurm)
-    parser.add_argument(
-        "--dry-run", action="store_true", help="print the plan, as a script, and run nothing"
-    )
+    printed = "print the plan, as a script, and run nothing"
+    parser.add_argument("--dry-run", action="store_true", help=printed)
     return parser
 
 
@@ -158,4 +147,4 @@ def _seeds(text: str) -> List[int]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from capsnmt.cli import ConfigurationError
-from capsnmt.modules.autocast import bf16_obstacle, cpu_flags
+from capsnmt.modules import autocast as products
 from capsnmt.modules.block_linear import BlockLinear
 
 AUTOCASTS = ("none", "bf16")
@@ -42,7 +42,7 @@ logger = logging.getLogger(__name__)
 
 def require_trainable(autocast: str, device_type: str) -> None:
     """Raise if a model with this ``--autocast`` should not be trained on the device."""
-    obstacle = bf16_obstacle(device_type) if autocast == "bf16" else None
+    obstacle = products.bf16_obstacle(device_type) if autocast == "bf16" else None
     if obstacle is not None:
         raise ConfigurationError(f"--autocast is {autocast}, but {obstacle}; give --autocast none")
 
@@ -50,7 +50,7 @@ def require_trainable(autocast: str, device_type: str) -> None:
 @functools.cache
 def evaluates_in_bf16(device_type: str) -> bool:
     """Return whether the device computes in bf16; warn once if it does not."""
-    obstacle = bf16_obstacle(device_type)
+    obstacle = products.bf16_obstacle(device_type)
     if obstacle is not None:
         logger.warning(f"--autocast bf16: {obstacle}; the model is evaluated in fp32")
     return obstacle is None
@@ -101,7 +101,7 @@ def decodes_in_bf16(model: Any, device: str) -> bool:
     if model.decoder.autocast != "bf16" or not evaluates_in_bf16(device):
         return False
     narrow = model.decoder.embed_dim < WIDE
-    return device != "cpu" or not narrow or "amx_bf16" in cpu_flags()
+    return device != "cpu" or not narrow or "amx_bf16" in products.cpu_flags()
 
 
 @torch.no_grad()

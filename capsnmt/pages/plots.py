@@ -5,8 +5,7 @@ from __future__ import annotations
 import io
 import math
 import re
-from contextlib import contextmanager
-from typing import Any, Callable, Dict, Iterable, Iterator
+from typing import Any, Callable, ContextManager, Dict, Iterable
 
 # Legible with a colour vision deficiency (Okabe and Ito 2008). None is black, because the page may
 # be dark.
@@ -49,13 +48,11 @@ def figure_of(height: float) -> Any:
     return figure
 
 
-@contextmanager
-def drawing() -> Iterator[None]:
+def drawing() -> ContextManager[None]:
     """Draw with the settings of our figures, and not the user's, inside the ``with`` block."""
     import matplotlib.style
 
-    with matplotlib.style.context(SETTINGS, after_reset=True):
-        yield
+    return matplotlib.style.context(SETTINGS, after_reset=True)
 
 
 def images(figure: Any) -> Dict[str, bytes]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import sys
 from functools import partial
 from pathlib import Path
 from typing import List
@@ -82,4 +81,4 @@ def main(argv: List[str]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

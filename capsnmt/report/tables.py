@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from capsnmt.evaluation.scores import METRICS, Comparison, Spread, digits
 from capsnmt.pages.page import Table, code, csv_text
@@ -182,13 +182,12 @@ def settings(rows: Sequence[TrainedRow]) -> Table:
         found = row_differences(first.runs[0].config, row.runs[0].config)
         before, after = (" and ".join(each.precisions) for each in (first, row))
         found += [("precision", before, after)] if before != after else []
-        changes = [f"{key} {_in_words(was)} → {_in_words(now)}" for key, was, now in found]
+        changes = [
+            f"{key} {NONE if was is None else was} → {NONE if now is None else now}"
+            for key, was, now in found
+        ]
         lines.append([row.name, "; ".join(changes) or NONE])
     return Table(["system", f"settings other than those of {first.name}"], lines)
-
-
-def _in_words(value: Any) -> str:
-    return NONE if value is None else str(value)
 
 
 def versions(runs: Sequence[FinishedRun]) -> Table:

@@ -11,7 +11,7 @@ from typing import Any, Dict, Iterator, Mapping, Optional, Sequence, Tuple
 from capsnmt.cli import ConfigurationError, say
 from capsnmt.corpora.prepared import DataManifest, PreparedData
 from capsnmt.evaluation.outputs import read_lines
-from capsnmt.evaluation.scores import COMPARABLE, Comparison, Evaluations, common_metrics
+from capsnmt.evaluation.scores import COMPARABLE, Comparison, common_metrics
 from capsnmt.evaluation.significance import corrected_together
 from capsnmt.evaluation.table import said_of_seeds
 from capsnmt.evaluation.test_set import check_count
@@ -67,7 +67,9 @@ def translation(runs: Sequence[FinishedRun], sample_count: int) -> Tuple[Dict[st
         "pairs": _pairs(manifest.lines, settings.languages[0]),
     }
     # last: what is missing or wrong is said by what needs it
-    found = _compared(rows) if len(rows) > 1 else None
+    data, target = PreparedData(rows[0].runs[0].data), settings.languages[1]
+    references = {name: data.references(name, target) for name in test_sets}
+    found = compare_rows(rows, references) if len(rows) > 1 else None
     compared: Dict[str, Dict[str, Comparison]] = {}
     values["compared"] = None
     if found is not None:
@@ -96,12 +98,6 @@ def analysis_of(folder: Path, runs: Sequence[FinishedRun]) -> Optional[Dict[str,
                 return {"page": page, "models": found}
             say(f"warning: {folder / page} is of none of these models, and not linked; renew it")
     return None
-
-
-def _compared(rows: Sequence[TrainedRow]) -> Optional[Evaluations]:
-    first = rows[0].runs[0]
-    data, language = PreparedData(first.data), first.settings.languages[1]
-    return compare_rows(rows, {x: data.references(x, language) for x in first.scores})
 
 
 def _is_trained_on(run: FinishedRun, manifest: DataManifest) -> bool:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import bisect
 import hashlib
 import random
-import sys
 from argparse import ArgumentTypeError
 from collections import Counter
 from pathlib import Path
@@ -220,4 +219,4 @@ def main(argv: List[str]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

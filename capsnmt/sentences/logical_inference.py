@@ -12,7 +12,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import random
-import sys
 from collections import Counter
 from dataclasses import dataclass
 from itertools import islice
@@ -243,4 +242,4 @@ def main(argv: List[str]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

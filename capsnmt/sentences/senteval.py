@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import functools
-import sys
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -165,4 +164,4 @@ def main(argv: List[str]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -7,7 +7,7 @@ import itertools
 import sys
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Iterator, List, Optional, Sequence
+from typing import TYPE_CHECKING, BinaryIO, Iterator, List, Optional
 
 from capsnmt import cli
 from capsnmt.forms import Words, plain
@@ -56,16 +56,13 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def main(argv: Optional[Sequence[str]] = None) -> int:
+@cli.quiet()
+@cli.command
+def main(argv: List[str]) -> None:
     """Run ``capsnmt-translate`` and return the exit status."""
-    with cli.quiet(), warnings.catch_warnings():
-        # the fork pins memory without looking for a GPU
-        warnings.filterwarnings("ignore", "'pin_memory' argument is set as true")
-        return cli.run_command(lambda: _run(build_parser().parse_args(argv)))
-
-
-def _run(args: argparse.Namespace) -> None:
-    source = sys.stdin.buffer
+    args, source = build_parser().parse_args(argv), sys.stdin.buffer
+    # the fork pins memory without looking for a GPU
+    warnings.filterwarnings("ignore", "'pin_memory' argument is set as true")
     cli.require("fairseq")
     # after parsing: --help and a mistyped flag do not wait for torch and fairseq
     from capsnmt.host import load_plugin
@@ -128,4 +125,4 @@ def translated(
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())
