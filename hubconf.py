@@ -1,7 +1,5 @@
 """Models for ``torch.hub``: https://pytorch.org/docs/stable/hub.html."""
 
-from __future__ import annotations
-
 from typing import Any
 
 dependencies = ["torch", "fairseq", "sacremoses", "jieba", "subword_nmt", "sentencepiece"]

@@ -1,7 +1,5 @@
 """The parser, argument types, errors and exit statuses of all commands."""
 
-from __future__ import annotations
-
 import argparse
 import codecs
 import functools

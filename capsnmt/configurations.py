@@ -4,8 +4,6 @@ Each file is checked as it is read, so that an error names the file and the key.
 merged as mappings; ``null`` removes a key.
 """
 
-from __future__ import annotations
-
 import ast
 import difflib
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``capsnmt-export RUN --output FILE``: write a checkpoint of fairseq's own ``transformer``."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 from typing import Any, Dict, List, Mapping

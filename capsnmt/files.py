@@ -1,7 +1,5 @@
 """Files that are complete or absent, their checksums, locks, and the files of the project."""
 
-from __future__ import annotations
-
 import argparse
 import fcntl
 import hashlib

@@ -6,8 +6,6 @@ Every reader of text asks here: preparation, translation, evaluation, probing. d
 of text", says what each of them does with each form.
 """
 
-from __future__ import annotations
-
 import html
 import re
 import unicodedata

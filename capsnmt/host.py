@@ -1,7 +1,5 @@
 """The supported hosts: which fairseq on which Python, patches of their defects, and the plugin."""
 
-from __future__ import annotations
-
 import functools
 import importlib
 import importlib.util

@@ -7,8 +7,6 @@ be part of the first word. A stray NUL becomes a space, because a user cannot ed
 corpus; with one in its first line a file is UTF-16.
 """
 
-from __future__ import annotations
-
 import gzip
 import re
 import zlib

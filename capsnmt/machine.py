@@ -1,7 +1,5 @@
 """This machine: the name of its processor, cores, and memory that is kept for large tensors."""
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import os

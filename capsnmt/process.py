@@ -4,8 +4,6 @@ A stop signal to this process is passed on; the program ends first, then this pr
 process is killed, the program goes on, and holds the lock that it has inherited.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

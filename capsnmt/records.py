@@ -5,8 +5,6 @@ stands in its annotation, and msgspec checks it. An error is one line with the f
 the value and what is allowed.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -4,8 +4,6 @@ A step is complete if its outputs exist and the record of its folder has the sam
 and inputs, all files with the content that they had. Data preparation and runs use it.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 from contextlib import ExitStack, suppress

@@ -6,8 +6,6 @@ and writes ``train``, ``valid`` and ``test`` in both languages. It is the demo's
 package index is reached where nothing else is.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import re

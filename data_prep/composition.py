@@ -6,8 +6,6 @@ except for the demo's task, ``valid.src`` and ``valid.tgt``, which are of their 
 ``test.src`` and ``test.tgt``, which are of another kind or length.
 """
 
-from __future__ import annotations
-
 import argparse
 import random
 from functools import partial

@@ -3,8 +3,6 @@
 It needs ``pip install ".[fairseq,demo,docs]"``, as the API is read from the imported modules.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path

@@ -24,8 +24,6 @@ of the network that makes the votes. The difference between floor and row is rou
 that is bound by arithmetic, whatever the implementation.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import sys

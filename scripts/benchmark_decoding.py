@@ -11,8 +11,6 @@ median over the rounds of sentences per second and of the ratios to stock, with 
 how many best translations differ from stock's.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time

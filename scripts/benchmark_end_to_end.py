@@ -4,8 +4,6 @@ A training step alone has no data loading, no trainer, no clipping and no loggin
 are the commands of a user, and the speed is what fairseq logs.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import shlex

@@ -1,7 +1,5 @@
 """Measure what a GPU makes of our systems: trainings against stock, kernels, decoding."""
 
-from __future__ import annotations
-
 import argparse
 import functools
 from dataclasses import dataclass

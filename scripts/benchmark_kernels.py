@@ -12,8 +12,6 @@ capsules, and writes the gradient of the votes.
 On a CPU with one thread the time is the processor's, which other work changes little.
 """
 
-from __future__ import annotations
-
 import argparse
 import functools
 import sys

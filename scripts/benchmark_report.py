@@ -1,7 +1,5 @@
 """What the benchmark measured: its records, its file that grows row by row, and its tables."""
 
-from __future__ import annotations
-
 import argparse
 import time
 from dataclasses import dataclass, replace

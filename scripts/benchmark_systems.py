@@ -1,7 +1,5 @@
 """What the benchmark can measure: the rows of the papers, and systems given by their flags."""
 
-from __future__ import annotations
-
 import argparse
 import difflib
 from dataclasses import dataclass, field

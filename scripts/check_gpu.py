@@ -3,8 +3,6 @@
 A reference is fp64, or the same computation on the CPU in fp32.
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import statistics

@@ -5,8 +5,6 @@ prints, and writes to ``RUNS/composition.md``, a line for each task and system. 
 their outcomes are added to FILE, and the table is of all that it has: no run is needed again.
 """
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import itertools
@@ -54,7 +52,7 @@ class Outcome(Record, frozen=True):
     accuracy: Dict[str, float]  # test set -> percent of whole sequences
 
     @classmethod
-    def of(cls, task: str, run: FinishedRun) -> Outcome:
+    def of(cls, task: str, run: FinishedRun) -> "Outcome":
         """Return that of a run."""
         training, tests = run.training, run.settings.data.test_sets
         texts = [run.scores[x].checksums.get("reference", "") for x in tests]

@@ -1,7 +1,5 @@
 """What benchmarks and checks share: command line, parts, runs that take turns, ratios, a table."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import json
@@ -38,7 +36,7 @@ class Ratio:
     high: float
 
     @classmethod
-    def of(cls, numbers: Iterable[float], others: Iterable[float]) -> Ratio:
+    def of(cls, numbers: Iterable[float], others: Iterable[float]) -> "Ratio":
         """Summarise the ratios of numbers to those of the same repeats."""
         values = [number / other for number, other in zip(numbers, others)]
         return cls(statistics.median(values), min(values), max(values))

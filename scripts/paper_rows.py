@@ -3,8 +3,6 @@
 A configuration with the key ``paper`` is a row; one without it holds settings that rows extend.
 """
 
-from __future__ import annotations
-
 import functools
 import shlex
 from dataclasses import dataclass

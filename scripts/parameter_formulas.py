@@ -4,8 +4,6 @@ Written from the equations, not from the modules, so that a test can compare the
 of output capsules, is d.
 """
 
-from __future__ import annotations
-
 from typing import Any, Mapping, Tuple
 
 from capsnmt.models import SIZES

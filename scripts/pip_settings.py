@@ -4,8 +4,6 @@
 by variables and files: lines ``NAME=VALUE``, and flags. A variable that is set stays.
 """
 
-from __future__ import annotations
-
 import ast
 import os
 import subprocess

@@ -4,8 +4,6 @@ Those of the finished trainings are made from ``results/``, that of the others f
 its page and that of the speed.
 """
 
-from __future__ import annotations
-
 import math
 import re
 import statistics

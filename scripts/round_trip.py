@@ -5,8 +5,6 @@
 Each text has one sentence a line. BLEU is sacreBLEU's, of the restored text against the text.
 """
 
-from __future__ import annotations
-
 import difflib
 import sys
 import unicodedata

@@ -7,8 +7,6 @@ A page marks the place of a table by two lines; what is between them is replaced
 parameters are those of the papers' formulas, and a test compares the formulas with the models.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Sequence

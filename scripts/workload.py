@@ -1,7 +1,5 @@
 """What the benchmark measures: models given by their flags, and one batch to put through them."""
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import functools

@@ -4,8 +4,6 @@ Each line starts from a pair of values that no system has, and takes those value
 with which it holds more of such pairs.
 """
 
-from __future__ import annotations
-
 import itertools
 from itertools import starmap
 from typing import Dict, FrozenSet, Iterable, Iterator, List, Set, Tuple

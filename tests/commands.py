@@ -1,7 +1,5 @@
 """Real command lines, run as a user runs them."""
 
-from __future__ import annotations
-
 import os
 import random
 import re

@@ -1,7 +1,5 @@
 """The order of the tests, and what several of them share."""
 
-from __future__ import annotations
-
 import gc
 import importlib
 import itertools

@@ -1,7 +1,5 @@
 """What torch does inside a block: the operations that run, and the tensors that are kept."""
 
-from __future__ import annotations
-
 from contextlib import contextmanager
 from typing import Any, Iterator, List, Tuple
 

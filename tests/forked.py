@@ -6,8 +6,6 @@ command is a fork of it, in the state of a fresh interpreter. This module must n
 of the project at the top, because the forks import it first. :mod:`tests.interpreter` calls it.
 """
 
-from __future__ import annotations
-
 import gc
 import importlib
 import json

@@ -1,7 +1,5 @@
 """Shared by the tests of pages: a page's elements, a browser with it, and contrast of colours."""
 
-from __future__ import annotations
-
 import re
 from contextlib import contextmanager
 from html.parser import HTMLParser

@@ -6,8 +6,6 @@ small program that passes its arguments, folder, variables and streams to the se
 signals that it gets, and waits.
 """
 
-from __future__ import annotations
-
 import atexit
 import functools
 import json

@@ -1,7 +1,5 @@
 """What a machine may lack: the real data, which are not part of the repository, and libraries."""
 
-from __future__ import annotations
-
 import importlib
 import os
 from pathlib import Path

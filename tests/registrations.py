@@ -3,8 +3,6 @@
 Each route is a way in which fairseq imports a ``--user-dir``.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from argparse import Namespace

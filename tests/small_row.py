@@ -1,7 +1,5 @@
 """The row of a table that the tests of launches train in a second."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import List
 

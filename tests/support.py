@@ -1,7 +1,5 @@
 """Shared by the tests of models: small models built through the real command-line parser."""
 
-from __future__ import annotations
-
 import argparse
 import copy
 import functools

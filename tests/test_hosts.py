@@ -1,7 +1,5 @@
 """The hosts: what the plugin relies on, what it refuses, and that they read each other's models."""
 
-from __future__ import annotations
-
 import functools
 import os
 import re

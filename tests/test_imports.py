@@ -1,7 +1,5 @@
 """What importing loads, and that fairseq finds every registered name by every route."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import pkgutil

@@ -1,7 +1,5 @@
 """What all commands share: errors of one line, files that are complete or absent, lines of text."""
 
-from __future__ import annotations
-
 import bz2
 import errno
 import gzip

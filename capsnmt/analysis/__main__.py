@@ -1,7 +1,5 @@
 """``capsnmt-analyse NAME=CHECKPOINT... --data DATA --output DIR``: what the mechanisms do."""
 
-from __future__ import annotations
-
 import argparse
 import shlex
 from collections import Counter
@@ -55,7 +53,7 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def named_checkpoints(arguments: Sequence[str], data: Optional[Path]) -> List[NamedCheckpoint]:
+def named_checkpoints(arguments: Sequence[str], data: Optional[Path]) -> List["NamedCheckpoint"]:
     """Return the checkpoints that the arguments name, in their order.
 
     A run without a name has that of its row; its seed is added if several have one name.

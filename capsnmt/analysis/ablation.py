@@ -1,7 +1,5 @@
 """Ablation: how much is lost with a part of the model replaced, such as a head or a layer."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from typing import Any, Callable, ClassVar, ContextManager, Dict, Iterator, List, Sequence, Tuple
 from unittest import mock

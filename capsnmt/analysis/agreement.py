@@ -1,7 +1,5 @@
 """Agreement of routing: entropy and diversity of C, and heat maps (Dou et al. 2019, section 4)."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any, Dict, List, Mapping, Sequence, Tuple
 

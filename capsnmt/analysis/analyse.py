@@ -1,7 +1,5 @@
 """Analyse models one after the other, and write CSV files, figures, arrays and the page."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Type

@@ -3,8 +3,6 @@
 All tensors are detached, batch first, on the model's device.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from contextlib import ExitStack
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Heads of attentions: how far they look, how alike they are, and their outputs in the plane."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any, List, Mapping, Sequence
 

@@ -1,7 +1,5 @@
 """Layers of the stacks: how much of each is used, and how alike their states are."""
 
-from __future__ import annotations
-
 from functools import partial
 from itertools import combinations_with_replacement
 from typing import Any, Dict, List, Mapping, Sequence, Tuple

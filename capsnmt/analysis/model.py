@@ -1,7 +1,5 @@
 """A trained model and the sentences on which it is analysed."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Sequence
@@ -93,7 +91,7 @@ class AnalysedModel:
                 )
                 bar.update(len(numbers))
 
-    def sample(self, sentences: int) -> AnalysedModel:
+    def sample(self, sentences: int) -> "AnalysedModel":
         """Return the model with some of its sentences, chosen at random, in batches as large."""
         order = np.random.RandomState(self.scope.seed).permutation(len(self.dataset))
         drawn = order[np.isin(order, self.chosen)][:sentences]

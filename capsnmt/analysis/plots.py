@@ -1,7 +1,5 @@
 """The figures of analyses: points by layer, matrices, and points in the plane, in panels."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Callable, Collection, Dict, List, Mapping, Sequence, Tuple

@@ -1,7 +1,5 @@
 """Attention, coupling coefficients and losses of a few sentences, for the browser of the page."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple

@@ -8,8 +8,6 @@ fairseq's own script (``scripts/average_checkpoints.py``) is not part of its whe
 checkpoints on torch >= 2.6.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import re

@@ -1,7 +1,5 @@
 """Initialising a model from the checkpoint of another (``--init-from``), and what then differs."""
 
-from __future__ import annotations
-
 import functools
 import logging
 import re

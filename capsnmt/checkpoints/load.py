@@ -7,8 +7,6 @@ older versions unpickle anything, including code. Here all versions do the same:
 what torch's own ``weights_only`` allows and :func:`safe_globals`, nothing else.
 """
 
-from __future__ import annotations
-
 import argparse
 import codecs
 import errno

@@ -1,7 +1,5 @@
 """Where a stopped training resumes: from its last checkpoint, or the best that replaces it."""
 
-from __future__ import annotations
-
 import math
 import os
 import re

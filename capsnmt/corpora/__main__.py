@@ -1,7 +1,5 @@
 """The command ``capsnmt-prepare``: from a recipe or from text of the user to a data-bin."""
 
-from __future__ import annotations
-
 import functools
 import os
 import shlex
@@ -69,7 +67,7 @@ def build_parser() -> cli.OneLineParser:
     return parser
 
 
-def preparation(options: Namespace, given: Sequence[str]) -> Preparation:
+def preparation(options: Namespace, given: Sequence[str]) -> "Preparation":
     """Return the preparation of a command line, which is recorded as it was given."""
     if not (options.recipe or options.train):
         raise cli.ConfigurationError("give a recipe, or --train with files of your own")

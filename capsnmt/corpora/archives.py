@@ -1,7 +1,5 @@
 """Archives: copy their text members to files with names of our own, without trusting them."""
 
-from __future__ import annotations
-
 import difflib
 import gzip
 import io

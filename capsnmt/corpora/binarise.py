@@ -1,7 +1,5 @@
 """Segmented text to a fairseq data-bin, by the installed fairseq-preprocess."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import subprocess

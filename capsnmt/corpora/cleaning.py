@@ -1,7 +1,5 @@
 """Cleaning: which tokenised or segmented training pairs are kept."""
 
-from __future__ import annotations
-
 import hashlib
 from collections import Counter
 from functools import partial

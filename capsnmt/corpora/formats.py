@@ -3,8 +3,6 @@
 A reader takes the lines of a file, its name for errors, and the column of a table.
 """
 
-from __future__ import annotations
-
 import html
 import re
 from itertools import zip_longest

@@ -1,7 +1,5 @@
 """The user's own parallel text as a recipe: ``capsnmt-prepare --train a.en a.de``."""
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

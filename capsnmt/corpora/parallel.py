@@ -1,7 +1,5 @@
 """Apply a function to the chunks of a text on several cores, in order and in bounded memory."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import pickle

@@ -1,7 +1,5 @@
 """The preparation of a corpus: its steps, from published files or the user's to a data-bin."""
 
-from __future__ import annotations
-
 import os
 from contextlib import nullcontext
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """The folder that data preparation writes, as launches and reports read it."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Tuple

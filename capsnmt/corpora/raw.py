@@ -1,7 +1,5 @@
 """The raw text of a corpus: the sources as line-aligned files, one pair of files for each split."""
 
-from __future__ import annotations
-
 import hashlib
 import random
 import unicodedata

@@ -1,7 +1,5 @@
 """Recipes: YAML files that define a corpus and its preparation."""
 
-from __future__ import annotations
-
 import re
 from itertools import permutations, product
 from pathlib import Path
@@ -161,7 +159,7 @@ class Recipe(records.Record, frozen=True, kw_only=True, rename="kebab", omit_def
         """Return the names of the training corpora."""
         return list(dict.fromkeys(each.name for each in self.splits["train"] if each.name))
 
-    def choose(self, names: List[str]) -> Recipe:
+    def choose(self, names: List[str]) -> "Recipe":
         """Return the recipe with only some of its training corpora."""
         known = self.training_corpora()
         for name in names:

@@ -1,7 +1,5 @@
 """Source files: downloads that resume, are checked, and are complete or absent."""
 
-from __future__ import annotations
-
 import glob
 import gzip
 import hashlib

@@ -1,7 +1,5 @@
 """Subwords by byte-pair encoding (Sennrich et al. 2016) with subword-nmt or sentencepiece."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import io

@@ -3,8 +3,6 @@
 sacremoses and jieba are imported where they are used: the plan of a launch needs neither.
 """
 
-from __future__ import annotations
-
 import functools
 import logging
 import re

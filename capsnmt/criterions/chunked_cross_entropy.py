@@ -17,8 +17,6 @@ computes :math:`\partial \mathcal{L} / \partial h` and :math:`\partial \mathcal{
 The scores ``[tokens, V]`` never exist at once, neither here nor in the backward pass.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple, Optional, Tuple
 
 import torch

@@ -1,7 +1,4 @@
-"""fairseq's label-smoothed cross-entropy, computed one chunk of tokens at a time.
-
-No postponed annotations: fairseq reads the types of the dataclass fields at run time.
-"""
+"""fairseq's label-smoothed cross-entropy, computed one chunk of tokens at a time."""
 
 import logging
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Disagreement regularisation of attention heads, for any criterion (Li et al. 2021, sec. 3.1)."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any, Dict, List, Tuple
 

@@ -1,7 +1,4 @@
-"""Label-smoothed cross-entropy with disagreement of attention heads (Li et al. 2021, section 3.1).
-
-No postponed annotations: fairseq reads the types of the dataclass fields at run time.
-"""
+"""Label-smoothed cross-entropy with disagreement of attention heads (Li et al. 2021, sec. 3.1)."""
 
 from dataclasses import dataclass
 from typing import Any, Dict, List, Tuple

@@ -1,7 +1,4 @@
-"""Cross-entropy of classes, with accuracy, macro-F1 and accuracy by bucket.
-
-No postponed annotations: fairseq reads the types of the dataclass fields at run time.
-"""
+"""Cross-entropy of classes, with accuracy, macro-F1 and accuracy by bucket."""
 
 import math
 from dataclasses import dataclass

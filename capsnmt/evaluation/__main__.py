@@ -1,7 +1,5 @@
 """``capsnmt-evaluate``: score translations against references and test their differences."""
 
-from __future__ import annotations
-
 import argparse
 import os
 from itertools import chain

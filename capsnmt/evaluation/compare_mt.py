@@ -5,8 +5,6 @@ no flag changes and which is what Ampomah et al. 2020 report. compare-mt does no
 its seed is fixed, and the command is written into the folder.
 """
 
-from __future__ import annotations
-
 import html
 import importlib.util
 import os

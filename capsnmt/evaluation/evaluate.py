@@ -1,7 +1,5 @@
 """From the files of some systems to their scores."""
 
-from __future__ import annotations
-
 import platform
 from itertools import chain, count
 from types import MappingProxyType

@@ -7,8 +7,6 @@ sides, which raises English-German scores: tensor2tensor's ``get_ende_bleu.sh`` 
 2017) and fairseq's ``compound_split_bleu.sh``.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from functools import partial

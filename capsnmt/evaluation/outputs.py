@@ -7,8 +7,6 @@ number of the sentence, in the order of decoding (by length), between log lines:
     H-3     -0.41   the hypothesis          H-3 ... for each further hypothesis (--nbest)
 """
 
-from __future__ import annotations
-
 import os
 import re
 from dataclasses import dataclass, field, replace
@@ -54,7 +52,7 @@ class Settings:
     plan: Optional[float] = None  # a difference in BLEU that more seeds are to show
     details: bool = False  # whether all that the record has is printed
 
-    def of(self, test_set: str) -> Settings:
+    def of(self, test_set: str) -> "Settings":
         """Return the settings of one of several test sets."""
 
         def named(value: Any) -> Any:

@@ -1,7 +1,5 @@
 """How many seeds show a difference: the power of the test over seeds and sentences."""
 
-from __future__ import annotations
-
 import math
 from typing import Iterator, List, Optional, Sequence, Tuple
 

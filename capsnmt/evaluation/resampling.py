@@ -4,8 +4,6 @@ Statistics of segments are added up by matrix products: a resample of the test s
 weights, and its score that of the sums.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Tuple

@@ -1,7 +1,5 @@
 """The scores of some systems on a test set: the record that ``capsnmt-evaluate --json`` writes."""
 
-from __future__ import annotations
-
 import statistics
 import unicodedata
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ A file has one number per line, in the order of the test set, or is the ``.json`
 --to_json`` writes.
 """
 
-from __future__ import annotations
-
 import math
 import unicodedata
 from pathlib import Path

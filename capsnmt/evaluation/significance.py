@@ -1,7 +1,5 @@
 """Tests of differences: over sentences of a test set, and over seeds, sentences and test sets."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 

@@ -1,7 +1,5 @@
 """An evaluation as tables for the terminal."""
 
-from __future__ import annotations
-
 import statistics
 from typing import Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 

@@ -1,7 +1,5 @@
 """What all outputs are compared with: the reference, its language, and the source."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from itertools import chain, permutations

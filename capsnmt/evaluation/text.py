@@ -1,7 +1,5 @@
 """From tokens back to text: BPE removal and detokenisation."""
 
-from __future__ import annotations
-
 import argparse
 import re
 from dataclasses import dataclass

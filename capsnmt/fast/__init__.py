@@ -6,8 +6,6 @@ them asks :func:`capsnmt.routing.tracing.is_watched` first, and leaves to torch 
 see. With ``CAPSNMT_FAST=0`` in the environment nothing is registered.
 """
 
-from __future__ import annotations
-
 import functools
 from typing import List, Tuple
 

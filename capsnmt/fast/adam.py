@@ -1,7 +1,4 @@
-"""fairseq's Adam as one operation of torch for all parameters.
-
-No postponed annotations: fairseq reads the types of the dataclass fields at run time.
-"""
+"""fairseq's Adam as one operation of torch for all parameters."""
 
 import ast
 import functools

@@ -1,7 +1,5 @@
 """Beam search that is faster on a CPU, with the same hypotheses, for every decoder of ours."""
 
-from __future__ import annotations
-
 import functools
 import math
 from typing import Any, Collection, Dict, List, Optional, Sequence

@@ -1,7 +1,5 @@
 """Linear maps of a model that only decodes, from packed matrices."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any, Optional, Tuple
 
@@ -40,7 +38,7 @@ class Weight(nn.Parameter):
 
     data = property(_expose, Tensor.data.__set__)
 
-    def __deepcopy__(self, memo: Any) -> Weight:
+    def __deepcopy__(self, memo: Any) -> "Weight":
         """Return a copy, for which torch would take the data."""
         return type(self)(self.detach().clone(), self.requires_grad)
 

@@ -1,7 +1,5 @@
 """Shortcuts of the modules in training on a CPU: of dropout, and of attention."""
 
-from __future__ import annotations
-
 from typing import Any, Tuple, cast
 
 import torch

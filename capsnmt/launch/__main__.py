@@ -1,7 +1,5 @@
 """``capsnmt-run``: its flags; print, submit or execute the runs of a launch."""
 
-from __future__ import annotations
-
 import argparse
 import functools
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 ``train.task`` is ``probing``, with the probing task as a further axis, or ``logical_inference``.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import List, Optional, Tuple
 

@@ -1,7 +1,5 @@
 """A launch: print its runs as scripts, submit them, or execute them here, also side by side."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import shlex

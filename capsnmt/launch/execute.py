@@ -3,8 +3,6 @@
 Completed steps are skipped, and training resumes.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import os

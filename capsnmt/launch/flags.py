@@ -1,7 +1,5 @@
 """Flags of fairseq's commands: mappings as words of a command, checked by fairseq's own parsers."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import math

@@ -1,7 +1,5 @@
 """What a run trains: a translation system or a sentence classifier, a module with its steps."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import List, Optional, Protocol, Tuple
 

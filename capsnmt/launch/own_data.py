@@ -4,8 +4,6 @@ They are those of configs/own.yaml, with the languages and test sets of the data
 the number of sentence pairs is chosen here and said in one line.
 """
 
-from __future__ import annotations
-
 from argparse import Namespace
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 

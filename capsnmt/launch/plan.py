@@ -1,7 +1,5 @@
 """From the flags of a launch to its runs, in the order in which they depend on each other."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,7 +1,5 @@
 """The progress of a training: short lines for the user, made from fairseq's JSON statistics."""
 
-from __future__ import annotations
-
 import json
 import re
 import time

@@ -4,8 +4,6 @@ The training step is in `training_step`, the other steps of its kind are in `tra
 `classification`. Nothing in these modules runs anything.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from dataclasses import dataclass
@@ -28,7 +26,7 @@ class Run:
     resumed: bool = False  # by its config.json alone
 
     @classmethod
-    def read(cls, path: Path) -> Run:
+    def read(cls, path: Path) -> "Run":
         """Read the run of a folder."""
         folder = RunFolder(Path(os.path.abspath(path)))  # "." names neither row nor seed
         if not folder.exists:

@@ -1,7 +1,5 @@
 """Jobs on SLURM: the batch script of a run, and its submission."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import shutil

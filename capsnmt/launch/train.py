@@ -7,8 +7,6 @@ result does not depend on when it was interrupted. ``--log-file`` gets each of f
 once, as a line of JSON; fairseq itself would repeat them with every epoch.
 """
 
-from __future__ import annotations
-
 import errno
 import functools
 import json

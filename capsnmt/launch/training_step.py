@@ -3,8 +3,6 @@
 The program is `train`: fairseq-train that stops on request.
 """
 
-from __future__ import annotations
-
 import argparse
 import shutil
 import sys

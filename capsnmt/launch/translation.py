@@ -1,7 +1,5 @@
 """The steps of a translation system: prepare, average, generate and score each test set."""
 
-from __future__ import annotations
-
 import math
 import os
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """The named architectures: presets of the model's switches, each in four sizes."""
 
-from __future__ import annotations
-
 import argparse
 from typing import Any, Callable, Dict
 

@@ -1,7 +1,5 @@
 """The attentions and the dropout as fairseq's layers have them."""
 
-from __future__ import annotations
-
 from typing import Any, Dict, Optional, Tuple
 
 from fairseq.incremental_decoding_utils import FairseqIncrementalState

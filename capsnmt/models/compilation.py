@@ -5,8 +5,6 @@ recorded routing) or a hook reads runs eagerly: a graph hands nothing out on its
 does not look for hooks that came after it was recorded.
 """
 
-from __future__ import annotations
-
 import functools
 from typing import Any, Callable, Optional
 

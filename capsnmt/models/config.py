@@ -1,7 +1,4 @@
-"""The switches of the composable Transformer, grouped by mechanism, and their choices.
-
-No postponed annotations: fairseq reads the types of the dataclass fields at run time.
-"""
+"""The switches of the composable Transformer, grouped by mechanism, and their choices."""
 
 from dataclasses import dataclass
 from typing import Any, Dict, Iterator, Optional, Tuple, Type

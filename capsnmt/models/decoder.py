@@ -1,7 +1,5 @@
 """fairseq's decoder with the mechanisms chosen by the switches."""
 
-from __future__ import annotations
-
 from typing import Any, Dict, List, Optional, Tuple
 
 import torch.nn as nn

@@ -1,7 +1,5 @@
 """fairseq's encoder with the mechanisms chosen by the switches."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any, Dict, List, Optional
 
@@ -54,7 +52,7 @@ class TransformerEncoder(Stack, TransformerEncoderBase):
     def build_encoder_layer(self, cfg: Any) -> nn.Module:
         return shard_layer(TransformerEncoderLayer(cfg, next(self.numbers)), cfg)
 
-    def train(self, mode: bool = True) -> TransformerEncoder:
+    def train(self, mode: bool = True) -> "TransformerEncoder":
         if mode and self.masked_source:
             raise ConfigurationError(
                 f"--mlmha-mask-source: {self.masked_source}: sources are masked at generation "

@@ -1,7 +1,5 @@
 """fairseq's encoder and decoder layers with the attentions chosen by the switches."""
 
-from __future__ import annotations
-
 from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any, ContextManager, Dict, Iterator, Optional, Sequence, Tuple
 

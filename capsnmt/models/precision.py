@@ -11,8 +11,6 @@ instructions evaluates it in fp32, with a warning, and refuses to train it: it w
 more slowly than fp32.
 """
 
-from __future__ import annotations
-
 import functools
 import logging
 from contextlib import nullcontext

@@ -1,7 +1,5 @@
 """Which layers, attentions and stacks the switches choose."""
 
-from __future__ import annotations
-
 from typing import Any, Collection, FrozenSet, Set
 
 from fairseq.utils import safe_getattr

@@ -1,7 +1,5 @@
 """What encoder and decoder share: a step of the loop, and what aggregates or connects layers."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any, Dict, List, Optional, Tuple
 

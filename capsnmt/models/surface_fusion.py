@@ -1,7 +1,5 @@
 """The decoder with SurfaceFusion (Liu et al. 2021)."""
 
-from __future__ import annotations
-
 from typing import Any, Dict, List, Optional, Tuple
 
 import torch

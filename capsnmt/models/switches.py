@@ -5,8 +5,6 @@ and the tests' tables come from the declaration. Checks of several switches at o
 declaration can say are in :mod:`capsnmt.models.validation`.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field, fields
 from typing import Any, Dict, FrozenSet, Iterator, Mapping, NamedTuple, Optional, Sequence, Tuple

@@ -1,7 +1,5 @@
 """The composable Transformer: each mechanism is a switch; with all off it is fairseq's."""
 
-from __future__ import annotations
-
 import argparse
 import logging
 from typing import Any, Optional

@@ -1,7 +1,5 @@
 """Settings before anything is built: missing ones are set, those that cannot work refused."""
 
-from __future__ import annotations
-
 import sys
 from argparse import ArgumentParser
 from difflib import get_close_matches

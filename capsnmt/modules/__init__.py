@@ -9,8 +9,6 @@ torch.Size([7, 2, 512])
 torch.Size([7, 2, 512])
 """
 
-from __future__ import annotations
-
 from .attention import Attention
 from .capsule_attention import CapsuleAttention
 from .disagreement import record_disagreement

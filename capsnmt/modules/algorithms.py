@@ -4,8 +4,6 @@
 benchmark and the tests read :data:`OF_HEADS` and :data:`OF_LAYERS`.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any, Callable, Dict, Optional, Tuple
 

@@ -1,7 +1,5 @@
 """The multi-head attention shared by all mechanisms."""
 
-from __future__ import annotations
-
 import math
 from typing import Optional, Tuple
 

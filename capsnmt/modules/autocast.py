@@ -1,7 +1,5 @@
 """Matrix products in less precision: what a device has for them, and torch's autocast."""
 
-from __future__ import annotations
-
 import functools
 import platform
 from typing import List, Optional

@@ -1,7 +1,5 @@
 """Linear maps with a block-diagonal matrix, without its zeros."""
 
-from __future__ import annotations
-
 import torch
 import torch.nn as nn
 from torch import Tensor

@@ -1,7 +1,5 @@
 """What an attention keeps between two steps of decoding, and its order in beam search."""
 
-from __future__ import annotations
-
 from typing import Any, Dict, Optional, Sequence, Tuple
 
 import torch

@@ -1,7 +1,5 @@
 """Capsule-routing self-attention (Duan et al. 2020): attention scores refined by routing."""
 
-from __future__ import annotations
-
 from typing import Optional
 
 import torch

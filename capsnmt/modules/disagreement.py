@@ -4,8 +4,6 @@ With two rivals, of Yun, Kang and Jung 2021 (Analyzing and Controlling Inter-Hea
 Multi-Head Attention, Applied Sciences 11(4):1548): orthogonality and independence of the heads.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Collection, ContextManager, Dict, FrozenSet, List, Optional, Tuple, cast
 
@@ -173,7 +171,7 @@ class DisagreementRecord(AttentionObserver):
             if term in self.terms:
                 self.values.setdefault((role, term), []).append(measures[term]())
 
-    def again(self) -> DisagreementRecord:
+    def again(self) -> "DisagreementRecord":
         """Return an empty record of the same terms, attentions and tokens."""
         return DisagreementRecord(self.terms, self.roles, self.source, self.target)
 

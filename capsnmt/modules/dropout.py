@@ -1,7 +1,5 @@
 """Dropout of features, and of whole attention heads."""
 
-from __future__ import annotations
-
 import torch
 import torch.nn as nn
 from torch import Tensor

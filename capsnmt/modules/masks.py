@@ -1,7 +1,5 @@
 """Masks of attention: what is added to the scores of keys that a query must not read."""
 
-from __future__ import annotations
-
 from typing import Optional
 
 import torch

@@ -1,7 +1,5 @@
 """Multi-layer multi-head attention (Ampomah et al. 2020): attend to n encoder layers at once."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Observation of attentions: what reads values, weights and heads during a forward pass."""
 
-from __future__ import annotations
-
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import AbstractSet, Iterator, Optional, TypeVar

@@ -1,7 +1,5 @@
 """Whether a module does what its class says: whoever computes it otherwise asks first."""
 
-from __future__ import annotations
-
 from torch import nn
 from torch.nn.modules import module as of_torch
 

@@ -1,7 +1,5 @@
 """What the modules may compute otherwise than by torch's own functions, where that is faster."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Callable, Optional, Sequence
 

@@ -1,7 +1,5 @@
 """SurfaceFusion: the words of the source, attended once more, also predict the next word."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch.nn as nn

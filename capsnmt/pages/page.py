@@ -14,8 +14,6 @@ Whatever it prints is escaped, unless it is Markdown already: a `Table`, `code(t
 `block(text)` or `picture(name, alt)`. In HTML the figure itself stands at the place of its picture.
 """
 
-from __future__ import annotations
-
 import base64
 import csv
 import hashlib

@@ -1,7 +1,5 @@
 """What all figures of a page share: size, colours, files, and their place in the page."""
 
-from __future__ import annotations
-
 import io
 import math
 import re

@@ -1,7 +1,5 @@
 """``capsnmt-report DIR... --output DIR``: finished runs on one page, as HTML and as Markdown."""
 
-from __future__ import annotations
-
 import argparse
 import shlex
 from functools import partial

@@ -4,8 +4,6 @@ Probing follows Li et al. 2021, Table 7 (and Li et al. 2019, Table 1); logical i
 Figure 4 of Li et al. 2021.
 """
 
-from __future__ import annotations
-
 import functools
 import statistics
 from itertools import chain

@@ -1,7 +1,5 @@
 """The figures of a report: learning curves, and means over seeds by category."""
 
-from __future__ import annotations
-
 from types import MappingProxyType
 from typing import Any, List, Mapping, Sequence, Tuple
 

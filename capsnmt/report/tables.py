@@ -1,7 +1,5 @@
 """The tables of a report, and its numbers as text."""
 
-from __future__ import annotations
-
 from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from capsnmt.evaluation.scores import METRICS, Comparison, Spread, digits

@@ -1,7 +1,5 @@
 """What a report says about translation runs."""
 
-from __future__ import annotations
-
 import functools
 import random
 from dataclasses import replace

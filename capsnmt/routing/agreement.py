@@ -1,7 +1,5 @@
 """The loop shared by dynamic and simple routing: route, squash, reward agreement."""
 
-from __future__ import annotations
-
 from typing import List, Optional, Tuple
 
 import torch

@@ -1,7 +1,5 @@
 """The backends of the operators: their names, what each needs, and how one fails."""
 
-from __future__ import annotations
-
 import functools
 import importlib
 import importlib.util

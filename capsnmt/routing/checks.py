@@ -1,7 +1,5 @@
 """Checks of the operators' arguments."""
 
-from __future__ import annotations
-
 import math
 from typing import Optional, Sequence
 

@@ -1,7 +1,5 @@
 """Dynamic routing (dou2019 Algorithm 1, duan2020 Algorithm 1)."""
 
-from __future__ import annotations
-
 from typing import List, Optional, Tuple
 
 from torch import Tensor

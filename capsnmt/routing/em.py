@@ -1,7 +1,5 @@
 """EM routing (li2019 Algorithm 2, dou2019 Algorithm 2)."""
 
-from __future__ import annotations
-
 from typing import List, Optional
 
 from torch import Tensor

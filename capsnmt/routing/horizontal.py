@@ -1,7 +1,5 @@
 """Horizontal (positional) routing of capsule-routing self-attention (duan2020 Algorithm 3)."""
 
-from __future__ import annotations
-
 from typing import List, Optional
 
 from torch import Tensor

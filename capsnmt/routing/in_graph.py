@@ -5,8 +5,6 @@ dozen launches where a kernel has one. The operations are ``torch.ops.capsnmt.OP
 ``.._gradient``; torch.export and jit.trace record the equations, for programs that run elsewhere.
 """
 
-from __future__ import annotations
-
 import inspect
 from typing import Any, Dict, List, Optional, Sequence, Tuple, cast, get_type_hints
 

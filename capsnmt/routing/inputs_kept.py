@@ -1,7 +1,5 @@
 """Functions that keep their inputs, and nothing else, for the backward pass."""
 
-from __future__ import annotations
-
 from typing import Any, Dict, Optional, Sequence, Tuple
 
 import torch

@@ -1,7 +1,5 @@
 """Inverted dot-product routing (Tsai et al. 2020)."""
 
-from __future__ import annotations
-
 from typing import List, Optional
 
 from torch import Tensor

@@ -1,7 +1,5 @@
 """Numerical pieces shared by all routing operators: floors, masks, sums and the schedule of EM."""
 
-from __future__ import annotations
-
 import math
 from contextlib import nullcontext
 from typing import Any, ContextManager, Optional

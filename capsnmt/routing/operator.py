@@ -1,7 +1,5 @@
 """How an operator runs: by a kernel, compiled or eager, in one call or in blocks."""
 
-from __future__ import annotations
-
 import functools
 import math
 import warnings

@@ -1,7 +1,5 @@
 """Recording of coupling coefficients, for analysis."""
 
-from __future__ import annotations
-
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Simple routing (li2019 Algorithm 1)."""
 
-from __future__ import annotations
-
 from typing import List, Optional
 
 from torch import Tensor

@@ -1,7 +1,5 @@
 """What torch must see: the one question that whatever replaces its operations asks first."""
 
-from __future__ import annotations
-
 from typing import Optional, Sequence
 
 import torch

@@ -1,7 +1,5 @@
 """Vertical routing of capsule-routing self-attention (duan2020 Algorithm 2)."""
 
-from __future__ import annotations
-
 from typing import List, Optional, Tuple
 
 from torch import Tensor

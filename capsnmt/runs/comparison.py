@@ -1,7 +1,5 @@
 """How finished rows differ, over their seeds, sentences and test sets."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Dict, Mapping, Optional, Sequence
 

@@ -1,7 +1,5 @@
 """Finished runs, as reports read them: everything is in the run's folder, nothing is computed."""
 
-from __future__ import annotations
-
 import math
 import os
 from functools import cached_property

@@ -5,8 +5,6 @@ from its last checkpoint and appends to the file, so the updates after that chec
 and the last line before the kill may be incomplete.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import dataclass, field

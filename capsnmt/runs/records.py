@@ -1,7 +1,5 @@
 """A run's folder: its layout, and the records in it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Dict, Literal, Optional, Tuple, Union
 

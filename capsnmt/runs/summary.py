@@ -1,7 +1,5 @@
 """The means over the seeds of a row, which the launcher writes when a seed is finished."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path

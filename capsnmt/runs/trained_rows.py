@@ -1,7 +1,5 @@
 """Rows of the papers' tables, and sweeps: runs with different seeds, rows with other values."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
@@ -214,7 +212,7 @@ class TrainedRow:
         measured = [speed for speed in found if speed is not None]
         return spread(measured).mean if len(measured) == len(found) else None
 
-    def speed_against(self, baseline: TrainedRow) -> Optional[float]:
+    def speed_against(self, baseline: "TrainedRow") -> Optional[float]:
         """Training speed relative to the baseline's.
 
         **D**: ``None`` unless all runs had the same precision, and all their parts the same device

@@ -5,8 +5,6 @@ sentences and yields (label, tokens) for those that qualify; :func:`balance` bal
 and splits the data, in the same way for all.
 """
 
-from __future__ import annotations
-
 import bisect
 import hashlib
 import random

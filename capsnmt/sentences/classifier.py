@@ -1,7 +1,4 @@
-"""A classifier of sentences or sentence pairs over the translation model's encoder; its presets.
-
-No postponed annotations: fairseq reads the types of the dataclass fields at run time.
-"""
+"""A classifier of sentences or sentence pairs over the translation model's encoder; its presets."""
 
 from argparse import Namespace
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Evaluate a sentence classifier: ``python -m capsnmt.sentences.evaluate CHECKPOINT``."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 from pathlib import Path
 from typing import Any, List, Optional, Tuple

@@ -1,7 +1,5 @@
 """Labelled sentences or sentence pairs, from a text file."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, NoReturn, Sequence, Tuple

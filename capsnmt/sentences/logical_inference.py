@@ -7,8 +7,6 @@ sentence is a proposition; every bracket is a token::
     S -> a | b | c | d | e | f | ( not S ) | ( S ( and S ) ) | ( S ( or S ) )
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import random

@@ -1,7 +1,5 @@
 """Counts of predictions that add up over batches and workers, and the metrics they give."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Dict, Sequence
 
@@ -18,7 +16,7 @@ class Counts:
     buckets: Dict[int, Any]  # correct examples and all examples per bucket
 
     @classmethod
-    def of(cls, outcomes: Any, num_classes: int) -> Counts:
+    def of(cls, outcomes: Any, num_classes: int) -> "Counts":
         """Count ``outcomes [3, n]``: predicted class, true class and bucket of n examples.
 
         >>> counts = Counts.of(np.array([[0, 1, 1], [0, 1, 0], [5, 5, 7]]), 2)

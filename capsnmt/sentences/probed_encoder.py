@@ -1,7 +1,5 @@
 """The encoder of a classifier: no flag of a decoder, and that of a trained model to be probed."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 from dataclasses import fields
 from pathlib import Path

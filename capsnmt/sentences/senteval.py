@@ -3,8 +3,6 @@
 ``python -m capsnmt.sentences.senteval --output DIR`` downloads them.
 """
 
-from __future__ import annotations
-
 import functools
 from collections import Counter
 from dataclasses import dataclass

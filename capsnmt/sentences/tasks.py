@@ -1,7 +1,4 @@
-"""The tasks ``probing`` and ``logical_inference``: classes, dictionary, encoded splits.
-
-No postponed annotations: fairseq reads the types of the dataclass fields at run time.
-"""
+"""The tasks ``probing`` and ``logical_inference``: classes, dictionary, encoded splits."""
 
 import functools
 import logging

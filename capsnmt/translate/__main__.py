@@ -1,7 +1,5 @@
 """``capsnmt-translate RUN < text > text``: translate raw text with a finished run."""
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import sys
@@ -98,7 +96,7 @@ def main(argv: List[str]) -> None:
 
 
 def translated(
-    translator: Translator, stream: BinaryIO, size: int, nbest: Optional[int], scores: bool
+    translator: "Translator", stream: BinaryIO, size: int, nbest: Optional[int], scores: bool
 ) -> Iterator[str]:
     """Yield the text to write for every ``size`` lines of raw text.
 

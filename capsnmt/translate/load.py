@@ -1,7 +1,5 @@
 """Trained translation models: their files, how their text was prepared, and loading them."""
 
-from __future__ import annotations
-
 import os
 import re
 from argparse import ArgumentParser, Namespace

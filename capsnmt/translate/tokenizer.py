@@ -1,6 +1,5 @@
 """``--tokenizer capsnmt``: the tokenisers of data preparation, in fairseq's registry."""
 
-# no postponed annotations: fairseq reads the types of the fields
 from dataclasses import dataclass, field
 from typing import Any, Callable, Optional
 

@@ -1,7 +1,5 @@
 """Raw text in, raw text out: fairseq's hub interface, also for blank and long lines."""
 
-from __future__ import annotations
-
 import inspect
 import math
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The analyses by their definitions: loops over the tokens of each sentence alone."""
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from functools import partial

@@ -1,7 +1,5 @@
 """Small models as checkpoints with data, and what they compute of each sentence alone."""
 
-from __future__ import annotations
-
 import functools
 from dataclasses import asdict
 from pathlib import Path

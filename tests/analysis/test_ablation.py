@@ -1,7 +1,5 @@
 """Loss and BLEU without a head or a layer: as of models that are changed by other means."""
 
-from __future__ import annotations
-
 import copy
 import math
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Every analysis, on both paddings, against loops over the tokens of each sentence alone."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """The analysis page runs its own script only, and its browser shows what the models compute."""
 
-from __future__ import annotations
-
 import base64
 import csv
 import hashlib

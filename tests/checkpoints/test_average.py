@@ -1,7 +1,5 @@
 """``capsnmt-average``: the mean, and the choice of checkpoints."""
 
-from __future__ import annotations
-
 import shutil
 from argparse import Namespace
 from pathlib import Path

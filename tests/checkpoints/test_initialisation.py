@@ -1,7 +1,5 @@
 """Starting from a baseline's checkpoint (--init-from)."""
 
-from __future__ import annotations
-
 import logging
 from argparse import Namespace
 from pathlib import Path

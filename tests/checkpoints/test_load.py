@@ -1,7 +1,5 @@
 """Checkpoints: what loads, what is refused, that a file is complete or absent, where to resume."""
 
-from __future__ import annotations
-
 import argparse
 import errno
 import os

@@ -1,7 +1,5 @@
 """Every row is its paper's settings plus its own flags, with the reported parameters."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import json

@@ -1,7 +1,5 @@
 """The settings are those that the papers report, the same on each dataset of a paper."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import math

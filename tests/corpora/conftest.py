@@ -1,7 +1,5 @@
 """Tiny corpora in their true formats."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 from typing import Callable, Dict, Iterator, List, Optional, Sequence

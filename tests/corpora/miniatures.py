@@ -1,7 +1,5 @@
 """Miniatures of the papers' corpora, packed as they are published, with their irregularities."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import html

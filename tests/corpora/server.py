@@ -1,7 +1,5 @@
 """An HTTP server on loopback, with mirrors of every kind."""
 
-from __future__ import annotations
-
 import http.server
 import threading
 from collections import Counter

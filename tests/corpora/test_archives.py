@@ -1,7 +1,5 @@
 """Archives of the papers' corpora, hostile ones, and damaged ones."""
 
-from __future__ import annotations
-
 import gzip
 import shutil
 import tarfile

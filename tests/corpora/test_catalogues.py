@@ -1,7 +1,5 @@
 """``data_prep/catalogues.py``: parallel text out of message catalogues."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import zipfile

@@ -1,7 +1,5 @@
 """``capsnmt-prepare --train``: text of the user's own, as a new user types it."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import random

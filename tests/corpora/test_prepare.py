@@ -1,7 +1,5 @@
 """The recipes' corpora at miniature size, and a plain one, by the command."""
 
-from __future__ import annotations
-
 import fcntl
 import gzip
 import json

@@ -1,7 +1,5 @@
 """The recipes of the project, and what is said about wrong ones."""
 
-from __future__ import annotations
-
 import gzip
 import html
 import re

@@ -1,7 +1,5 @@
 """Where source files come from: the user's folder, mirrors, archives in place of files."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Readers of formats, tokenisers and subwords: pure functions of text."""
 
-from __future__ import annotations
-
 import errno
 import gzip
 import io

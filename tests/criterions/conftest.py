@@ -1,7 +1,5 @@
 """What the tests of several criterions share."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Iterator
 

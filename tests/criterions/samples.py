@@ -1,7 +1,5 @@
 """What the tests of criterions share: a batch, a small model, and losses as explicit sums."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, Dict, List, Sequence, Tuple
 

@@ -1,7 +1,5 @@
 """The chunked loss against its equations, word by word, and as fairseq's criterion."""
 
-from __future__ import annotations
-
 import functools
 import logging
 import math

@@ -1,7 +1,5 @@
 """The criterion against the paper's sums over pairs of heads, and in fairseq's bookkeeping."""
 
-from __future__ import annotations
-
 import functools
 import math
 from typing import Any, Dict, List, Tuple

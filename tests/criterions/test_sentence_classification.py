@@ -1,7 +1,5 @@
 """The loss and measures of classification are those of sums over batches and workers."""
 
-from __future__ import annotations
-
 import math
 import random
 from typing import Any, Dict, Sequence

@@ -1,7 +1,5 @@
 """The pages of the documentation, and the pieces of them that tests look at."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Iterator, List, NamedTuple, Tuple

@@ -1,7 +1,5 @@
 """The commands in the documentation exist, and their own parsers accept them."""
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import importlib.util

@@ -1,7 +1,5 @@
 """docs/flags.md names every flag of the plugin, its default and its values, and no other."""
 
-from __future__ import annotations
-
 import itertools
 import re
 from dataclasses import fields

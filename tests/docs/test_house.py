@@ -1,7 +1,5 @@
 """The table of packages in docs/development.md is how the code imports them: upwards only."""
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 from typing import Dict, Iterator, List, Set

@@ -1,7 +1,5 @@
 """Numbers that one page quotes from the tables of another are theirs."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Dict, List

@@ -1,7 +1,5 @@
 """Links have targets, README is short, the site is built, files for hosts and tools are true."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import sys

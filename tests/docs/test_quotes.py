@@ -1,7 +1,5 @@
 """Scores that the README quotes, and what tables and prose quote from the code."""
 
-from __future__ import annotations
-
 import argparse
 import re
 from pathlib import Path

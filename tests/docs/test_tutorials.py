@@ -1,7 +1,5 @@
 """Every command of a tutorial runs, in the order of its page, with smaller sizes."""
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Real outputs of translation systems, made ones, and the command."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Outputs of fairseq-generate: good, half wrong, damaged; and test sets in markup."""
 
-from __future__ import annotations
-
 import html
 import re
 from pathlib import Path

@@ -3,8 +3,6 @@
 python -m tests.evaluation.rates
 """
 
-from __future__ import annotations
-
 import sys
 from dataclasses import replace
 from itertools import product

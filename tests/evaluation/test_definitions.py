@@ -1,7 +1,5 @@
 """Every number is sacreBLEU's command's, multi-bleu.perl's, or follows its definition."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence

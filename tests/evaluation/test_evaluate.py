@@ -1,7 +1,5 @@
 """``capsnmt-evaluate``: its choices, its tables and its JSON."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Forms of text: joined, in subwords, of other characters; each is read right, or not at all."""
 
-from __future__ import annotations
-
 import gzip
 import unicodedata
 from pathlib import Path

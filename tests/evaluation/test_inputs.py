@@ -1,7 +1,5 @@
 """What is read: fairseq-generate's output, BPE, tokens as text, and scores of segments."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tests over sentences, seeds and test sets: closed forms, enumeration, drawn experiments."""
 
-from __future__ import annotations
-
 from itertools import product
 from pathlib import Path
 from typing import Any, Dict, List

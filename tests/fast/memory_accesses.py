@@ -1,7 +1,5 @@
 """The memory that kernels read and write, element by element, in Triton's interpreter."""
 
-from __future__ import annotations
-
 import contextlib
 from typing import Any, Dict, Iterator, List, Set, Tuple
 

@@ -1,7 +1,5 @@
 """fused_adam is fairseq's adam: same updates, same checkpoints, same norm of the gradients."""
 
-from __future__ import annotations
-
 import argparse
 import copy
 import functools

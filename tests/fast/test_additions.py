@@ -1,7 +1,5 @@
 """What makes it faster changes no result: whatever torch does around it, torch sees everything."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import pickle

@@ -1,7 +1,5 @@
 """The C++ kernels: where their shortcuts end, and how they are built."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Dropout by random bits: its distribution, its gradient, and where torch's runs instead."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 import torch.nn.functional as F

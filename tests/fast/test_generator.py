@@ -1,7 +1,5 @@
 """Our beam search on a CPU against fairseq's, of every decoder."""
 
-from __future__ import annotations
-
 import argparse
 import copy
 import sys

@@ -3,8 +3,6 @@
 ``test_triton.py`` runs this file with Triton on a CPU, in a process of its own.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 

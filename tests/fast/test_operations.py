@@ -1,7 +1,5 @@
 """The C++ kernels of a search, of the loss and of attention over depth against torch in fp64."""
 
-from __future__ import annotations
-
 from typing import Tuple
 
 import pytest

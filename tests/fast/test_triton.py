@@ -4,8 +4,6 @@ The interpreter is chosen when triton is imported, so its tests run in a process
 the builds the launchers get tensors without numbers, and Triton a GPU that is not here.
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Commands that run observed, as entry points that :mod:`tests.forked` starts."""
 
-from __future__ import annotations
-
 import resource
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """fairseq's own flags and functions beside ours: they do what they do to fairseq's Transformer."""
 
-from __future__ import annotations
-
 import copy
 from typing import Dict, List
 

@@ -1,7 +1,5 @@
 """The scripts install what pip can install, say in one line what they cannot, and have help."""
 
-from __future__ import annotations
-
 import functools
 import http.server
 import os

@@ -1,7 +1,5 @@
 """What a user has trained, prepared or named is never lost, replaced or run as a command."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A launch loses no work: whatever surrounds it, stops it or repeats it, and however it is set."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """A command does what its page says, from wherever it is called, or says why not in one line."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """A training that is stopped, killed or damaged, and resumed, ends as an uninterrupted one."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

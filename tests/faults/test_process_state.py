@@ -1,7 +1,5 @@
 """A library call leaves the process as it is; only a command sets what belongs to its process."""
 
-from __future__ import annotations
-
 import logging
 import platform
 import threading

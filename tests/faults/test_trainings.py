@@ -1,7 +1,5 @@
 """fairseq's commands with our systems: its flags beside ours, two processes, other checkpoints."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from argparse import Namespace

@@ -1,7 +1,5 @@
 """``python -m tests.frozen --write [CASE...]``: record what the commands do now."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

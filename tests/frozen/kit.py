@@ -4,8 +4,6 @@ A case is a function that runs commands in a :class:`World` and returns text. It
 sentence, is the first line of its golden, ``golden/NAME.txt``.
 """
 
-from __future__ import annotations
-
 import difflib
 import hashlib
 import importlib

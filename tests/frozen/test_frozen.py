@@ -1,7 +1,5 @@
 """What users rely on is as it was recorded: ``python -m tests.frozen --write`` records."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

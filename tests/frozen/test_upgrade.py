@@ -1,7 +1,5 @@
 """What an older version left on a disk: checkpoints are used on, run folders refused."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

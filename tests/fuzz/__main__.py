@@ -1,7 +1,5 @@
 """Run the sweep: ``python -m tests.fuzz [--cases N] [--seed S] [--commands A,B] [--case K]``."""
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import os

@@ -1,7 +1,5 @@
 """Command lines that work, with their files: what the sweep spoils."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, Dict, Tuple

@@ -1,7 +1,5 @@
 """Folders that cannot be written, disks without room, and names that are unusual."""
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import functools

@@ -1,7 +1,5 @@
 """How an argument, a file or the environment is spoilt; every choice comes from one seed."""
 
-from __future__ import annotations
-
 import json
 import random
 from pathlib import Path

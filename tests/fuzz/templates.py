@@ -1,7 +1,5 @@
 """The files that the commands of the sweep read."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Run the test: ``python -m tests.kills [--rounds N] [--seed S] [--kinds kill,full-disk]``."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import random

@@ -1,7 +1,5 @@
 """A small launch with every stage, as a process whose output is read while it runs."""
 
-from __future__ import annotations
-
 import os
 import random
 import re

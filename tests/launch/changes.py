@@ -4,8 +4,6 @@ The lists are what docs/launch.md, "What is the same", speaks of: data, settings
 Each change says what differs by that page; `RULE` says what follows.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

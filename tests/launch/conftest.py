@@ -1,7 +1,5 @@
 """Plans and launches by the launcher in this process."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 from pathlib import Path

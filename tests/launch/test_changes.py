@@ -3,8 +3,6 @@
 The changes and the rule are in tests/launch/changes.py.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Callable, Dict
 

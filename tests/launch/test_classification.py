@@ -1,7 +1,5 @@
 """Sentence classifiers: where their data comes from, and a real launch."""
 
-from __future__ import annotations
-
 import json
 import random
 import re

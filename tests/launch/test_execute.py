@@ -1,7 +1,5 @@
 """Launches by their real commands: complete, resumed, refused, one from another, side by side."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import shutil

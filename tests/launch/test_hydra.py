@@ -1,7 +1,5 @@
 """fairseq-hydra-train with the YAML of a row trains what the launcher trains."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

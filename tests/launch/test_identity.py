@@ -1,7 +1,5 @@
 """Never another experiment: data that the user binarised; seeds and machines of a row."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

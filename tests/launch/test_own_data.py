@@ -1,7 +1,5 @@
 """Data of one's own: ``--prepared DIR --arch ARCH`` needs no file of settings."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

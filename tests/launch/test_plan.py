@@ -1,7 +1,5 @@
 """What ``--dry-run`` prints: the commands of every row, seed and value of a sweep."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import List

@@ -3,8 +3,6 @@
 Stand-ins for SLURM's commands answer by job; tests/slurm runs a real SLURM.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

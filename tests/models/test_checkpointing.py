@@ -1,7 +1,5 @@
 """Activation checkpointing: a layer that runs again is the layer, its terms included."""
 
-from __future__ import annotations
-
 import threading
 from typing import Any, Tuple
 

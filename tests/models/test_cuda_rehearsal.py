@@ -4,8 +4,6 @@ Fake tensors have a device and a dtype, and no numbers. ``scripts/nightly.sh`` r
 build; torch's CPU builds know no fake GPU. The backward pass asks the driver, and is not rehearsed.
 """
 
-from __future__ import annotations
-
 from typing import Dict
 
 import pytest

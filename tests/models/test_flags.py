@@ -1,7 +1,5 @@
 """Every flag reaches the model; what is refused as late as in training is one line."""
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import re

@@ -6,8 +6,6 @@ depends on whether there is a Triton, and on what it has failed on before. A lau
 that is no view; a fused attention is one, and its gradient three.
 """
 
-from __future__ import annotations
-
 import contextlib
 import weakref
 from typing import Any, NamedTuple, Sequence, Set, Tuple

@@ -1,7 +1,5 @@
 """The model as graphs: training compiled by torch.compile, and programs of torch.export."""
 
-from __future__ import annotations
-
 from typing import Any, Iterator, List, Tuple
 
 import pytest

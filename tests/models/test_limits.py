@@ -1,7 +1,5 @@
 """Limit cases: where the model, or a mechanism, must be fairseq's Transformer."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any, Callable, NamedTuple, Sequence, Tuple
 

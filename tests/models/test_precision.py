@@ -1,7 +1,5 @@
 """Less precision: --autocast bf16, and matrices prepared for decoding."""
 
-from __future__ import annotations
-
 import copy
 from typing import List
 

@@ -1,7 +1,5 @@
 """The properties every architecture and every combination of switches must hold."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any, Callable
 

@@ -1,7 +1,5 @@
 """Beam search reads each sentence once: what is computed from it is shared by its hypotheses."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any, Dict, List, Sequence, Tuple
 

@@ -1,7 +1,5 @@
 """SurfaceFusion against its equations: what it reads and predicts, and what its loss trains."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, Dict, List, Tuple
 

@@ -1,7 +1,5 @@
 """Layers and the decoder read what an equation or a flag says, and deep connected stacks learn."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, Dict, List, Tuple
 

@@ -3,8 +3,6 @@
 Vaswani et al. 2017, section 3.2; ampomah2020 eq 7 to 12; duan2020 eq 5 and 8 to 14.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple

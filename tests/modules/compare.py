@@ -1,7 +1,5 @@
 """What every comparison with an oracle does: random parameters, then values and gradients."""
 
-from __future__ import annotations
-
 from typing import Any, List, Sequence
 
 import torch

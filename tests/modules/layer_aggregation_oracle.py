@@ -1,8 +1,6 @@
 """Layer aggregation as in the papers: one position and one number at a time."""
 
-from __future__ import annotations
-
-from typing import Callable, List, Sequence
+from typing import Callable, List, Optional, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +11,7 @@ from tests.routing.oracles import total
 Layer = Callable[[Tensor], Tensor]
 
 
-def affine(weight: Tensor, x: list, bias: Tensor | None = None) -> list:
+def affine(weight: Tensor, x: list, bias: Optional[Tensor] = None) -> list:
     rows = [total(w * number for w, number in zip(row, x)) for row in weight]
     return rows if bias is None else [row + b for row, b in zip(rows, bias)]
 

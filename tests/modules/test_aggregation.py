@@ -1,7 +1,5 @@
 """Aggregation of heads and layers, and connections of layers, against the papers, by numbers."""
 
-from __future__ import annotations
-
 from typing import Any, Dict, List, Tuple
 
 import pytest

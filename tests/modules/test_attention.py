@@ -1,7 +1,5 @@
 """Attention, to one source or several, against loops over sentences, heads and positions."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, Callable, Dict, Tuple
 

@@ -1,7 +1,5 @@
 """Capsule-routing self-attention against the loops of Algorithms 2 and 3."""
 
-from __future__ import annotations
-
 import copy
 from typing import Callable, Dict, Optional
 

@@ -1,7 +1,5 @@
 """Disagreement of heads: what of each attention is measured, when, and in which precision."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from typing import Any, Callable, Tuple
 

@@ -1,7 +1,5 @@
 """DropHead against its equation: which heads it drops, how often, when, and what it leaves."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

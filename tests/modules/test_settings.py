@@ -1,7 +1,5 @@
 """What an operator or a module cannot have is one line that names it and what is allowed."""
 
-from __future__ import annotations
-
 from typing import Any, Callable, List, Tuple
 
 import pytest

@@ -1,7 +1,5 @@
 """A page shows every text as it is, loads nothing, is accessible, and its figures hide nothing."""
 
-from __future__ import annotations
-
 import html
 import re
 from functools import partial

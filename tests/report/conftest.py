@@ -1,7 +1,5 @@
 """Finished runs, for the tests of the report."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Run folders in the launcher's formats, for tests of the report."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

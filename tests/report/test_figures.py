@@ -1,7 +1,5 @@
 """The figures of a report: no line or bar hides another, and every seed is in it."""
 
-from __future__ import annotations
-
 from capsnmt.evaluation.scores import spread
 from capsnmt.pages.plots import drawing
 from capsnmt.report.figures import learning_curves, means_by_category

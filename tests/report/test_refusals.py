@@ -1,7 +1,5 @@
 """A report that cannot be written is one line, and leaves no file."""
 
-from __future__ import annotations
-
 import functools
 from pathlib import Path
 from typing import Any, Callable, Optional

@@ -4,8 +4,6 @@
 (``report``).
 """
 
-from __future__ import annotations
-
 import csv
 import html
 import json

@@ -3,8 +3,6 @@
 Votes ``[tokens, I, N, D]`` and a score cube ``[B, H, L, K]`` have the same rank.
 """
 
-from __future__ import annotations
-
 import torch
 
 from capsnmt import routing

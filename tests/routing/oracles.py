@@ -4,8 +4,6 @@ Every function takes float64 tensors of one example (no leading dims) and return
 autograd can differentiate. Nothing here is shared with the operators.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

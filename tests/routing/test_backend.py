@@ -1,7 +1,5 @@
 """The backend is chosen in one place, is never left on, and never changes a result."""
 
-from __future__ import annotations
-
 import functools
 import warnings
 

@@ -1,7 +1,5 @@
 """Values and gradients are finite at the extremes, and computed in fp32 for every dtype."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

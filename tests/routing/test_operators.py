@@ -1,7 +1,5 @@
 """Every operator equals its paper's nested loops, forward and backward, whatever surrounds it."""
 
-from __future__ import annotations
-
 import math
 import threading
 

@@ -1,7 +1,5 @@
 """What a run leaves: records, learning curves whatever interrupted it, and means over its seeds."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Shared by the tests of sentence classifiers: a task, small models, their combinations."""
 
-from __future__ import annotations
-
 import functools
 from types import SimpleNamespace
 from typing import Any, Dict, List, Sequence, Tuple

@@ -1,7 +1,5 @@
 """Sentence classifiers: the properties that all must hold, their presets and their flags."""
 
-from __future__ import annotations
-
 import copy
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Probing and logical inference as a researcher runs them: real command lines on small data."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The data of sentence classifiers: what they mean, and the commands that make or fetch them."""
 
-from __future__ import annotations
-
 import json
 import random
 import re

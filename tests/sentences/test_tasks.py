@@ -1,7 +1,5 @@
 """The tasks: dictionaries and classes, batches, and what a checkpoint keeps of both."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, List
 

@@ -4,8 +4,6 @@ Not collected with the other tests: it needs root, Debian's slurm-wlm and munge,
 ``scripts/slurm_test.sh`` installs them and runs it.
 """
 
-from __future__ import annotations
-
 import gzip
 import itertools
 import os

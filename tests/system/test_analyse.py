@@ -1,7 +1,5 @@
 """``capsnmt-analyse`` as a user runs it: ours beside fairseq's Transformer, and bad input."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 from pathlib import Path
 from typing import Callable, Dict, List

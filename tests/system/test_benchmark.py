@@ -1,7 +1,5 @@
 """The benchmark measures what its tables claim; no test depends on the speed."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -1,7 +1,5 @@
 """The suite of made-up tasks: SCAN against its published rules and splits, and the table."""
 
-from __future__ import annotations
-
 import shutil
 import statistics
 from itertools import product

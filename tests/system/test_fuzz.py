@@ -1,7 +1,5 @@
 """The sweep of bad inputs, ``scripts/fuzz.sh``, notices each kind of fault and can be repeated."""
 
-from __future__ import annotations
-
 import tempfile
 from dataclasses import replace
 from pathlib import Path

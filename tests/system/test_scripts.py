@@ -3,8 +3,6 @@
 Their plans and refusals are recorded: tests/frozen/golden/plan_scripts.txt and refusals.txt.
 """
 
-from __future__ import annotations
-
 import os
 import shlex
 import shutil

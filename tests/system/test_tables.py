@@ -1,7 +1,5 @@
 """The documentation has the tables that the script makes, and the script replaces only these."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

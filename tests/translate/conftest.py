@@ -1,7 +1,5 @@
 """Finished runs on miniature corpora, by the launcher."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any, Dict, NamedTuple

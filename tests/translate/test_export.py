@@ -1,7 +1,5 @@
 """Exported models are fairseq's own, and CTranslate2 translates with them as fairseq does."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, Callable, Dict, Tuple
 

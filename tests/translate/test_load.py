@@ -1,7 +1,5 @@
 """Models in Python: ``from_pretrained`` translates as ``fairseq-generate``."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from pathlib import Path

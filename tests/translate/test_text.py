@@ -1,7 +1,5 @@
 """Raw text to subwords and back: the tokeniser of data preparation, and lines that are split."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 from typing import Any, List, Optional
 

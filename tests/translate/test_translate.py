@@ -1,7 +1,5 @@
 """``capsnmt-translate`` as a user runs it: raw text in, raw text out, line by line."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -6,8 +6,6 @@ version and the instructions of the processor. So machines may share a cache, an
 again.
 """
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import hashlib

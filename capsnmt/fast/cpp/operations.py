@@ -4,8 +4,6 @@ Without a compiler, in other precisions, and where torch must see each operation
 same.
 """
 
-from __future__ import annotations
-
 import ctypes
 from typing import Optional, Sequence, Tuple
 

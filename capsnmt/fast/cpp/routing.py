@@ -9,8 +9,6 @@ The source is C++ without a header of torch; :mod:`.build` compiles it at first 
 votes in the memory of a CPU are covered.
 """
 
-from __future__ import annotations
-
 import ctypes
 from dataclasses import dataclass
 from typing import Any, Dict, Optional, Sequence, Tuple, Union

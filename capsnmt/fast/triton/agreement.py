@@ -6,8 +6,6 @@ is the sum of the earlier iterations' capsules: one capsule tensor stands for al
 inverted routing it is the last iteration's capsules / sqrt(D).
 """
 
-from __future__ import annotations
-
 from typing import Any, Dict, NamedTuple, Optional, Sequence, Tuple, Union
 
 import torch

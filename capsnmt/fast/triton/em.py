@@ -3,8 +3,6 @@
 The equations are those of :func:`capsnmt.routing.em.em_routing`.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any, Dict, Optional, Sequence, Tuple
 

@@ -12,8 +12,6 @@ backward, the others 3.1 and 3.7. *Reckoned* from the instructions: no GPU has m
 This file imports torch only. Triton is imported by the first call.
 """
 
-from __future__ import annotations
-
 import functools
 import importlib
 import importlib.util

@@ -4,8 +4,6 @@ Shapes in the comments are the padded ones: I, N and D are rounded up to powers 
 requires, and ``real`` is true where a tile holds a vote.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any, Dict
 

@@ -5,8 +5,6 @@ more than the registers hold, and those of a head ``[N, D]`` are few. A program 
 cache wherever it needs them; what it keeps is capsules.
 """
 
-from __future__ import annotations
-
 from typing import Any, Dict, Optional, Sequence, Tuple
 
 import torch

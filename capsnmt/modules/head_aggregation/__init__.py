@@ -1,7 +1,5 @@
 """Aggregation of attention heads: routing (Li et al. 2019), gated, talking and composed heads."""
 
-from __future__ import annotations
-
 from capsnmt.modules.algorithms import OF_HEADS
 
 from .gated import HeadGate

@@ -1,7 +1,5 @@
 """Gated heads: each query scales the output of each head."""
 
-from __future__ import annotations
-
 import math
 
 import torch

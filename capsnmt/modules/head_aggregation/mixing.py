@@ -1,7 +1,5 @@
 """Maps over the heads, before and after the softmax: talking heads, and composed heads."""
 
-from __future__ import annotations
-
 import functools
 import math
 from typing import Callable, Tuple

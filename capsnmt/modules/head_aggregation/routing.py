@@ -1,7 +1,5 @@
 """Routing-by-agreement over attention heads, in place of the output projection."""
 
-from __future__ import annotations
-
 import math
 
 import torch.nn as nn

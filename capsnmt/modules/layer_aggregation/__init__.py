@@ -1,7 +1,5 @@
 """Aggregation of a stack's layers, after the stack or in the input of every layer."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from capsnmt.modules.algorithms import OF_LAYERS

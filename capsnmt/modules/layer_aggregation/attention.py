@@ -1,7 +1,5 @@
 """Attention over depth: of the top only, or in place of every residual sum."""
 
-from __future__ import annotations
-
 from typing import List, Sequence, Tuple
 
 import torch

@@ -1,7 +1,5 @@
 """The base class of all aggregations of layers."""
 
-from __future__ import annotations
-
 import math
 from typing import List
 

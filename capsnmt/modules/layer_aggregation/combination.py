@@ -1,7 +1,5 @@
 """Combinations of a stack's layers without routing (Dou et al. 2019; Ampomah et al. 2020)."""
 
-from __future__ import annotations
-
 from typing import List
 
 import torch

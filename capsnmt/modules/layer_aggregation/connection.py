@@ -1,7 +1,5 @@
 """Connections of a stack's layers: what every layer reads depends on all states below it."""
 
-from __future__ import annotations
-
 from typing import List, Sequence, Tuple
 
 import torch

@@ -1,7 +1,5 @@
 """Routing-by-agreement over a stack's layers (Dou et al. 2019)."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any, Dict, List
 

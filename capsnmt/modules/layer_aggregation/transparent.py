@@ -1,7 +1,5 @@
 """Transparent attention: a separate mixture of encoder states for each decoder layer."""
 
-from __future__ import annotations
-
 from typing import Any, List
 
 import torch

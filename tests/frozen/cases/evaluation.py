@@ -1,7 +1,5 @@
 """``capsnmt-evaluate`` and ``capsnmt-report``: every number and every line they print."""
 
-from __future__ import annotations
-
 import json
 import random
 import re

@@ -1,7 +1,5 @@
 """Real launches on small data, and what is made of their runs."""
 
-from __future__ import annotations
-
 import html as html_library
 import json
 import re

@@ -1,7 +1,5 @@
 """Every system of the registry in double precision, with the weights of the formula."""
 
-from __future__ import annotations
-
 from typing import Any, Dict, Iterable, List
 
 import fairseq.criterions

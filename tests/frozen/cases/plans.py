@@ -1,7 +1,5 @@
 """What ``capsnmt-run --dry-run`` prints: the commands of a launch."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from functools import partial

@@ -1,7 +1,5 @@
 """``capsnmt-prepare`` on miniatures of the papers' archives, in their true formats."""
 
-from __future__ import annotations
-
 import re
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Help, and command lines that are refused in one line."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import shlex

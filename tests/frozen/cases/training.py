@@ -1,7 +1,5 @@
 """fairseq's commands with the plugin: train, resume, validate, generate, average."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
