@@ -5,14 +5,7 @@ import difflib
 from dataclasses import dataclass, field
 from typing import Dict, List, Optional
 
-from scripts.paper_rows import (
-    PAPERS,
-    PaperRow,
-    baseline_of,
-    flag_text,
-    load_rows,
-    relative_speed,
-)
+from scripts.paper_rows import PAPERS, PaperRow, baseline_of, flag_text, load_rows, relative_speed
 from scripts.workload import stock_flags
 
 # the phases that papers time, and what they call them

@@ -88,12 +88,7 @@ def test_help_loads_no_library(command: str) -> None:
 @pytest.mark.system
 @pytest.mark.parametrize(
     ("route", "user_dir"),
-    [
-        ("twice", PLUGIN),
-        ("imported_first", "capsnmt"),
-        ("spawned", PLUGIN),
-        ("hydra", PLUGIN),
-    ],
+    [("twice", PLUGIN), ("imported_first", "capsnmt"), ("spawned", PLUGIN), ("hydra", PLUGIN)],
 )
 def test_fairseq_finds_every_name(route: str, user_dir: str) -> None:
     output = succeed("tests.registrations", route, user_dir)

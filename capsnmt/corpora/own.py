@@ -45,9 +45,7 @@ def language_of(name: str) -> str:
 
 
 def own_recipe(
-    given: Mapping[str, Sequence[str]],
-    pair: Optional[str] = None,
-    vocabulary: Optional[int] = None,
+    given: Mapping[str, Sequence[str]], pair: Optional[str] = None, vocabulary: Optional[int] = None
 ) -> Recipe:
     """Read the user's files, to check and count them, and return their recipe.
 

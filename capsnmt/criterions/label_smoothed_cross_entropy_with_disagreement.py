@@ -40,10 +40,7 @@ class LabelSmoothedCrossEntropyWithDisagreementCriterionConfig(
         0, "N: the first N updates minimise the likelihood alone", least=0, needs=[PENALISES]
     )
     disagreement_ramp_updates: int = switch(
-        0,
-        "M: then the weight grows linearly to lambda in M updates",
-        least=0,
-        needs=[PENALISES],
+        0, "M: then the weight grows linearly to lambda in M updates", least=0, needs=[PENALISES]
     )
 
 

@@ -26,9 +26,7 @@ class SentenceClassificationCriterionConfig(FairseqDataclass):
     """Options of disagreement of the encoder's heads."""
 
     disagreement: str = switch(
-        "none",
-        "none, or in what the heads must differ: comma-separated list of {}",
-        words=TERMS,
+        "none", "none, or in what the heads must differ: comma-separated list of {}", words=TERMS
     )
     disagreement_weight: float = switch(
         1.0, "lambda, the weight of every term", **WEIGHT, needs=[{"disagreement": TERMS}]

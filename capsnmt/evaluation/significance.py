@@ -143,9 +143,7 @@ def difference_of(one: Seeds, other: Seeds, segments: float = math.inf) -> Dict[
 
 
 def compare(
-    names: Mapping[str, Sequence[int]],
-    sets: Sequence[Mapping[str, Scored]],
-    test: Test,
+    names: Mapping[str, Sequence[int]], sets: Sequence[Mapping[str, Scored]], test: Test
 ) -> List[Comparison]:
     """Compare each system with the first, by every metric that all test sets have.
 

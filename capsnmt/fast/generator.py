@@ -193,9 +193,7 @@ class Search:
             never = end if step < self.settings.min_len else -1
             only = end if step == self.max_len else -1
             scores, words, beams = choose(
-                self.logits(),
-                self.totals[..., -1],
-                *(2 * self.beam, pad, never, only, self.normal),
+                self.logits(), self.totals[..., -1], *(2 * self.beam, pad, never, only, self.normal)
             )
             if scores.isnan().any():
                 return None

@@ -195,10 +195,7 @@ class LayerAggregationConfig(FairseqDataclass):
         ],
     )
     layer_aggregation_side: str = switch(
-        "both",
-        "stacks it applies to: {}; transparent: encoder",
-        choices=SIDES,
-        needs=[LAYERS],
+        "both", "stacks it applies to: {}; transparent: encoder", choices=SIDES, needs=[LAYERS]
     )
     layer_capsules: int = switch(
         0,

@@ -91,12 +91,7 @@ class MultiLayerAttention(Attention):
     """
 
     def __init__(
-        self,
-        embed_dim: int,
-        num_heads: int,
-        num_sources: int,
-        variant: str,
-        **settings: Any,
+        self, embed_dim: int, num_heads: int, num_sources: int, variant: str, **settings: Any
     ) -> None:
         if variant not in VARIANTS:
             raise ValueError(f"variant {variant!r} is unknown; choose from {', '.join(VARIANTS)}")

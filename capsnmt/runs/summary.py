@@ -172,8 +172,7 @@ def _means(row: TrainedRow) -> Dict[str, Dict[str, MeanScore]]:
     return {
         test_set: {
             metric: MeanScore(
-                **vars(row.score(test_set, metric)),
-                signature=_signature(row, test_set, metric),
+                **vars(row.score(test_set, metric)), signature=_signature(row, test_set, metric)
             )
             for metric in common_metrics([run.output(test_set) for run in row.runs])
         }

@@ -59,7 +59,7 @@ CALLS: Dict[Flags, List[Tuple[str, str, int]]] = {
         *((place, "heads", n) for n in (1, 2) for place in ("dec-self", "enc-dec")),
     ],
     ("transformer_dlcl_routing", "--layer-capsules", "8"): [
-        *(("encoder", "layers", 2), ("decoder", "layers", 2)),
+        *(("encoder", "layers", 2), ("decoder", "layers", 2))
     ],
     (
         *("transformer_em_routing", "--head-aggregation", "inverted", "--head-capsules", "4"),

@@ -11,7 +11,7 @@ from tests.docs.pages import REPO, rows
 PACKAGE = REPO / "capsnmt"
 # What fairseq or a command starts: it registers everything, and nothing imports it.
 STARTED = {
-    *("tasks/register.py", "launch/train.py", "launch/training_step.py", "launch/own_data.py"),
+    *("tasks/register.py", "launch/train.py", "launch/training_step.py", "launch/own_data.py")
 }
 
 

@@ -40,27 +40,27 @@ WARNINGS: Dict[str, Any] = {
     "2 of the 12 translations of": ["{empty}"],
     "2 of the 3 segments of the reference": ["{three}", "--reference", "{blanks}"],
     "100 of 100 lines of {tokens} end in ' .', and": [
-        *("{tokens}", "--detokenize", "none", "--reference", "{long}"),
+        *("{tokens}", "--detokenize", "none", "--reference", "{long}")
     ],
     "100 of 100 lines of {spaced} end in ' .', and": [
-        *("{long}", "--input", "plain", "--reference", "{spaced}"),
+        *("{long}", "--input", "plain", "--reference", "{spaced}")
     ],
     "100 of 100 lines of {tokens} as tokens end in ' .', and": [
-        *("{tokens}", "--reference", "{long}", "--tokenized-reference", "{long}"),
+        *("{tokens}", "--reference", "{long}", "--tokenized-reference", "{long}")
     ],
     "100 of 100 lines of {hindi} end in ' ।', and": [
-        *("{hindi}", "--input", "plain", "--reference", "{long}"),
+        *("{hindi}", "--input", "plain", "--reference", "{long}")
     ],
     "{lower} has no capital letter, and {reference} has": ["{lower}", "--input", "plain"],
     "{small} has no capital letter, and {good} has": ["{good}", "--reference", "{small}"],
     "a ({copy}) has the translations of a ({good})": ["a={good},{copy}"],
     "{reference} has the translations of x": ["x={reference}", "--input", "plain"],
     "b has the scores of COMET of a; is it a copy?": [
-        *("a={good}", "b={half}", "--segment-scores", "COMET", "a={numbers}", "b={numbers}"),
+        *("a={good}", "b={half}", "--segment-scores", "COMET", "a={numbers}", "b={numbers}")
     ],
     "{moved} fits its reference no better than": ["{moved}"],
     "of another sentence in 200 of 400 segments, from about 201 on; was a line": [
-        *("{lost}", "--input", "plain", "--reference", "{many}"),
+        *("{lost}", "--input", "plain", "--reference", "{many}")
     ],
     "S- lines differ": ["a={good}", "b={other}"],
 }

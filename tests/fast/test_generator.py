@@ -304,8 +304,7 @@ SCORES = {"scores": by_distance, "count": by_words}
 
 
 @pytest.mark.parametrize(
-    "path",
-    ["v_proj", "q_proj", "out_proj", "embed_tokens", "model", "attend", "instance", *SCORES],
+    "path", ["v_proj", "q_proj", "out_proj", "embed_tokens", "model", "attend", "instance", *SCORES]
 )
 @pytest.mark.parametrize("attention", ["self_attn", "encoder_attn"])
 def test_a_decoder_with_own_methods_is_searched_with_them(

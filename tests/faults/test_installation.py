@@ -216,10 +216,7 @@ def checkout(tmp_path: Path) -> Path:
 
 
 def environment_of(
-    checkout: Path,
-    *before: str,
-    words: Sequence[str] = ("demo.sh", "--quick"),
-    **variables: str,
+    checkout: Path, *before: str, words: Sequence[str] = ("demo.sh", "--quick"), **variables: str
 ) -> subprocess.CompletedProcess:
     """Run a script, by default the first that needs an environment."""
     places = {"PATH": str(checkout / "bin"), "HOME": str(checkout), "PYENV_ROOT": str(checkout)}

@@ -94,10 +94,7 @@ REACHES: Dict[str, Tuple[Sequence[str], Set[str]]] = {
     "--layer-aggregation dlcl": ((), CONNECTIONS),
     "--layer-aggregation dense": ((), CONNECTIONS),
     "--layer-aggregation attention-residuals": (NORM, CONNECTIONS),
-    "--attention-residuals-block 2": (
-        (*NORM, "--layer-aggregation", "attention-residuals"),
-        set(),
-    ),
+    "--attention-residuals-block 2": ((*NORM, "--layer-aggregation", "attention-residuals"), set()),
     "--layer-aggregation transparent": ((), {"encoder transparent"}),
     "--layer-aggregation-side encoder": (LAYERS, {"decoder layer_aggregation"}),
     "--layer-aggregation-side decoder": (LAYERS, {"encoder layer_aggregation"}),

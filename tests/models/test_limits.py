@@ -256,9 +256,7 @@ LIMITS = {
         f"{AGGREGATED} transparent", ("transparent",), set_parameters=on_the_top_layer
     ),
     "attention over depth, to one layer": Limit(
-        f"{AGGREGATED} attention",
-        ("layer_aggregation",),
-        (ONE_LAYER, (*ONE_LAYER, *NORM)),
+        f"{AGGREGATED} attention", ("layer_aggregation",), (ONE_LAYER, (*ONE_LAYER, *NORM))
     ),
     **{
         f"{kind} heads": Limit(

@@ -25,11 +25,7 @@ from tests.interpreter import executable, ran
 from tests.support import REPO
 
 pytestmark = pytest.mark.system
-PARSERS = {
-    "capsnmt.corpora": preparation,
-    "capsnmt.analysis": analysis,
-    "capsnmt.report": report,
-}
+PARSERS = {"capsnmt.corpora": preparation, "capsnmt.analysis": analysis, "capsnmt.report": report}
 
 
 def script(name: str, *flags: object, **variables: str) -> subprocess.CompletedProcess:

@@ -148,19 +148,7 @@ def e_step(V, mu, var, logit_A, cost, real, D):
 
 
 @triton.jit
-def coefficients(
-    t,
-    V,
-    a,
-    beta_a,
-    beta_u,
-    variance_floor,
-    lam_step,
-    real,
-    real_d,
-    N,
-    D,
-):
+def coefficients(t, V, a, beta_a, beta_u, variance_floor, lam_step, real, real_d, N, D):
     """Return C[i,n] of iteration t, and mu and var ``[N, D]`` of the E-step that gave it.
 
     Its first value is 1/N, as of an infinite variance; then t times M-step and E-step.

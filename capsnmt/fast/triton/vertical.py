@@ -226,7 +226,5 @@ def backward_kernel(
             gV += load_tile(C_pairs + pair, n < N)[:, None] * gSs[T - 1 - t]
             gV += load_tile(gb_pairs + pair, n < N)[:, None] * Os[t]
         tl.store(
-            g_votes + (sentence * I + i) * N * width + at,
-            tl.where(real, gV, 0.0),
-            mask=in_range,
+            g_votes + (sentence * I + i) * N * width + at, tl.where(real, gV, 0.0), mask=in_range
         )
