@@ -10,9 +10,8 @@ import os
 import platform
 import sys
 from argparse import Namespace
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Iterator, Optional
+from typing import Any, Optional
 
 from capsnmt.cli import ConfigurationError
 
@@ -26,9 +25,19 @@ SUPPORTED_FAIRSEQ = "0.12."
 
 @functools.cache
 def prepare_host() -> None:
-    """Import fairseq, if this host is supported, and patch it."""
-    with logging_kept():
+    """Import fairseq, if this host is supported, and patch it.
+
+    The root logger is restored: some of its modules call ``logging.basicConfig``, one of them with
+    DEBUG, and the messages of every library would appear on the standard error of our commands.
+    fairseq's own commands configure logging before they import anything and are not affected.
+    """
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    try:
         check_host()
+    finally:
+        root.handlers[:] = handlers
+        root.setLevel(level)
     keep_last_batch()
     keep_batches_when_resuming()
     keep_place_in_epoch()
@@ -54,23 +63,6 @@ def load_plugin(other: Optional[Path] = None) -> None:
                 f"--user-dir {other} is no plugin; give the folder of its __init__.py"
             )
         import_user_module(Namespace(user_dir=str(other)))
-
-
-@contextmanager
-def logging_kept() -> Iterator[None]:
-    """Restore the root logger after fairseq is imported.
-
-    Some of its modules call ``logging.basicConfig``, one of them with DEBUG, and the messages of
-    every library would appear on the standard error of our commands. fairseq's own commands
-    configure logging before they import anything and are not affected.
-    """
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    try:
-        yield
-    finally:
-        root.handlers[:] = handlers
-        root.setLevel(level)
 
 
 def check_host() -> None:

@@ -66,11 +66,6 @@ def unwrapped(model: nn.Module) -> nn.Module:
     return model
 
 
-def fuses(decoder: Any) -> bool:
-    """Return whether the loss of a decoder is the weighted sum of those of its parts."""
-    return isinstance(decoder, SurfaceFusionDecoder)
-
-
 def finds_unused(model: nn.Module) -> bool:
     """Return whether torch looks for parameters that the output of the forward pass does not use.
 
@@ -139,7 +134,9 @@ class ChunkedLabelSmoothedCrossEntropyCriterion(LabelSmoothedCrossEntropyCriteri
         reason = obstacle(model)
         if not inherits(self, LabelSmoothedCrossEntropyCriterion, *LOSS):
             reason = f"{type(self).__name__} overrides one of {', '.join(LOSS)}"
-        if self.report_accuracy and fuses(getattr(unwrapped(model), "decoder", None)):
+        decoder: Any = getattr(unwrapped(model), "decoder", None)
+        fuses = isinstance(decoder, SurfaceFusionDecoder)
+        if self.report_accuracy and fuses:
             reason = "--report-accuracy reads the fused distributions"
         if reason is not None:
             if reason != self.reported:
@@ -147,9 +144,9 @@ class ChunkedLabelSmoothedCrossEntropyCriterion(LabelSmoothedCrossEntropyCriteri
                 self.reported = reason
             return super().forward(model, sample, reduce=reduce)
         features, _ = model(**sample["net_input"], features_only=True)
-        decoder, kept = unwrapped(model).decoder, slice(self.ignore_prefix_size, None)
+        kept = slice(self.ignore_prefix_size, None)
         target, features = sample["target"][:, kept], features[:, kept]
-        parts = decoder.parts(features) if fuses(decoder) else [(1.0, features)]
+        parts = decoder.parts(features) if fuses else [(1.0, features)]
         tokens = self.loss_chunk_tokens or chunk_tokens(features.device)
         settings = decoder.output_projection.weight, target, self.eps, self.padding_idx, tokens
         with autocast_of(decoder, getattr(decoder, "autocast", "none")):  # fairseq's has none

@@ -17,20 +17,10 @@ from typing import Any, Callable, ContextManager, Iterator, List, Optional, Text
 import torch
 from msgspec.structs import replace
 
-from capsnmt import process, records
+from capsnmt import files, process, records
 from capsnmt.checkpoints.load import count_parameters
 from capsnmt.checkpoints.resume import STOP_FILE, num_updates, recover
 from capsnmt.cli import ConfigurationError, ExecutionError, Stopped
-from capsnmt.files import (
-    FAIRSEQS,
-    atomic_writer,
-    installed_version,
-    locked,
-    naming,
-    own_version,
-    sha256,
-    signature,
-)
 from capsnmt.launch import flags, training_step
 from capsnmt.launch.kind import kind_of
 from capsnmt.launch.progress import TrainingProgress, print_line
@@ -98,7 +88,7 @@ def _alone(run: Run) -> ContextManager[int]:
         f"waiting for another launcher, or for the training of one that was killed, in "
         f"{run.folder}: touch {stop} to stop it"
     )
-    return locked(run.folder.lock, waiting, print_line)
+    return files.locked(run.folder.lock, waiting, print_line)
 
 
 class _Execution:
@@ -140,12 +130,12 @@ class _Execution:
         if step is not None:
             self.step(step)
         identity, others = kind.check_data(self.run)
-        self.vocabulary = {path.name: sha256(path) for path in identity}
+        self.vocabulary = {path.name: files.sha256(path) for path in identity}
         before = self.folder.read_training() if self.folder.training.is_file() else None
         known = {} if before is None else before.data
         named = flags.named_files(self.run.settings.train)
-        files = {**{path.name: path for path in others}, **named}
-        self.data = {name: signature(path, known.get(name, "")) for name, path in files.items()}
+        read = {**{path.name: path for path in others}, **named}
+        self.data = {x: files.signature(path, known.get(x, "")) for x, path in read.items()}
         finished = None if before is None else before.updates
         # D: without its last checkpoint, as users delete them to save space, a finished training
         # remains
@@ -161,7 +151,7 @@ class _Execution:
         self.check_others()
         self.remove_other_scores()
         records.write(self.folder.config, self.run.config)
-        with atomic_writer(self.folder.commands) as file:
+        with files.atomic_writer(self.folder.commands) as file:
             file.write(script(self.run))
 
     @property
@@ -265,7 +255,7 @@ class _Execution:
         name = f"{processor()}, {os.cpu_count()} cores"
         if device.gpus:  # a login node may have none
             name = torch.cuda.get_device_name(0) if torch.cuda.is_available() else "unknown"
-        names = {name: installed_version(name) for name in FAIRSEQS}
+        names = {name: files.installed_version(name) for name in files.FAIRSEQS}
         fairseq = ", ".join(f"{name} {version}" for name, version in names.items() if version)
         return TrainingRecord(
             vocabulary=self.vocabulary,
@@ -278,7 +268,7 @@ class _Execution:
                 "python": platform.python_version(),
                 "torch": torch.__version__,
                 "fairseq": fairseq or "unknown",
-                "capsnmt": own_version(),
+                "capsnmt": files.own_version(),
             },
             initial=initial,
         )
@@ -316,7 +306,7 @@ class _Execution:
         return InitialModel(
             row=str(self.run.config.initial),
             checkpoint=str(model),
-            checksum=sha256(model),
+            checksum=files.sha256(model),
             updates=num_updates(model) + (0 if before is None else before.updates),
         )
 
@@ -362,15 +352,15 @@ class _Execution:
             if line.startswith("H-") and (done := next(sentences)) % SHOWN == 0:
                 print_line(f"  {done:,} sentences")
 
-        with atomic_writer(step.outputs[0]) as output, self.console() as console:
+        with files.atomic_writer(step.outputs[0]) as output, self.console() as console:
             self.start(step, keep, errors=console)
 
     @contextmanager
     def console(self) -> Iterator[TextIO]:
         """The open log of all output that the user is not shown."""
         path = self.folder.console_log
-        with naming(path), open(path, "a", encoding="utf-8", errors="surrogateescape") as file:
-            yield file
+        with files.naming(path), open(path, "a", encoding="utf-8", errors="surrogateescape") as log:
+            yield log
 
     def start(
         self, step: Step, on_line: Callable[[str], None], where: object = "", **more: Any
