@@ -9,10 +9,9 @@ import functools
 from typing import Any, Callable, Optional
 
 import torch
-import torch.nn as nn
 from fairseq import utils
 from fairseq.modules import SinusoidalPositionalEmbedding
-from torch import Tensor
+from torch import Tensor, nn
 
 from capsnmt.cli import ConfigurationError
 from capsnmt.modules.observation import open_observer

@@ -2,10 +2,9 @@
 
 from typing import Any, Dict, List, Optional, Tuple
 
-import torch.nn as nn
 from fairseq.models.transformer import TransformerDecoderBase
 from fairseq.utils import safe_getattr
-from torch import Tensor
+from torch import Tensor, nn
 
 from capsnmt.models.attention import Hosted, IncrementalState
 from capsnmt.models.compilation import compiled, runs_compiled

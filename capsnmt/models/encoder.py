@@ -4,9 +4,8 @@ import functools
 from typing import Any, Dict, List, Optional
 
 import torch
-import torch.nn as nn
 from fairseq.models.transformer import TransformerEncoderBase
-from torch import Tensor
+from torch import Tensor, nn
 
 from capsnmt.cli import ConfigurationError
 from capsnmt.models.compilation import compiled, require_compiler, runs_compiled

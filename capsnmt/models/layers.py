@@ -4,14 +4,13 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any, ContextManager, Dict, Iterator, Optional, Sequence, Tuple
 
 import torch
-import torch.nn as nn
 from fairseq.distributed import fsdp_wrap
 from fairseq.modules.quant_noise import quant_noise
 from fairseq.modules.transformer_layer import (
     TransformerDecoderLayerBase,
     TransformerEncoderLayerBase,
 )
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from capsnmt.models.attention import (

@@ -4,9 +4,8 @@ import itertools
 from typing import Any, Dict, List, Optional, Tuple
 
 import torch
-import torch.nn as nn
 from fairseq.modules import FairseqDropout
-from torch import Tensor
+from torch import Tensor, nn
 
 from capsnmt.models.attention import RetainedDropout
 from capsnmt.models.compilation import make_compilable

@@ -4,9 +4,8 @@ import math
 from typing import Optional, Tuple
 
 import torch
-import torch.nn as nn
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from capsnmt.modules.autocast import convert_once
 from capsnmt.modules.cache import Cache, Slots, append, keep, kept

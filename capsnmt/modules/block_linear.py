@@ -1,8 +1,7 @@
 """Linear maps with a block-diagonal matrix, without its zeros."""
 
 import torch
-import torch.nn as nn
-from torch import Tensor
+from torch import Tensor, nn
 
 
 def block_linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:

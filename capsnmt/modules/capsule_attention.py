@@ -3,9 +3,8 @@
 from typing import Optional
 
 import torch
-import torch.nn as nn
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from capsnmt.modules.attention import Attention
 from capsnmt.modules.cache import Cache

@@ -1,8 +1,7 @@
 """Dropout of features, and of whole attention heads."""
 
 import torch
-import torch.nn as nn
-from torch import Tensor
+from torch import Tensor, nn
 
 from capsnmt.routing.numerics import compute_dtype
 

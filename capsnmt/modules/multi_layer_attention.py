@@ -4,8 +4,7 @@ import math
 from typing import Any
 
 import torch
-import torch.nn as nn
-from torch import Tensor
+from torch import Tensor, nn
 
 from capsnmt.modules.attention import Attention, join_heads, split_heads
 from capsnmt.modules.block_linear import block_linear

@@ -2,9 +2,8 @@
 
 from typing import Any
 
-import torch.nn as nn
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from capsnmt.modules.attention import Attention
 from capsnmt.routing.numerics import compute_dtype

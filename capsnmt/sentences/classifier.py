@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional
 
 import torch
-import torch.nn as nn
 from fairseq.dataclass import FairseqDataclass
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import BaseFairseqModel, register_model, register_model_architecture
 from fairseq.models.transformer import TransformerConfig
 from fairseq.models.transformer.transformer_legacy import base_architecture
 from fairseq.utils import safe_getattr, safe_hasattr
-from torch import Tensor
+from torch import Tensor, nn
 
 from capsnmt.checkpoints.initialise import initialise_from, resumes
 from capsnmt.models.config import changed

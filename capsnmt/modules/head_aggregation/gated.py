@@ -3,8 +3,7 @@
 import math
 
 import torch
-import torch.nn as nn
-from torch import Tensor
+from torch import Tensor, nn
 
 
 class HeadGate(nn.Module):

@@ -5,9 +5,8 @@ import math
 from typing import Callable, Tuple
 
 import torch
-import torch.nn as nn
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from capsnmt.routing.numerics import compute_dtype
 

@@ -2,9 +2,8 @@
 
 import math
 
-import torch.nn as nn
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from capsnmt.modules.algorithms import OF_HEADS, CapsuleRouting
 

@@ -3,8 +3,7 @@
 from typing import List, Sequence, Tuple
 
 import torch
-import torch.nn as nn
-from torch import Tensor
+from torch import Tensor, nn
 
 from capsnmt.modules.shortcuts import SHORTCUTS
 from capsnmt.routing.inputs_kept import keep_inputs

@@ -4,8 +4,7 @@ import math
 from typing import List
 
 import torch
-import torch.nn as nn
-from torch import Tensor
+from torch import Tensor, nn
 
 
 def check_positive(**sizes: int) -> None:

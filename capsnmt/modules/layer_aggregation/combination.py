@@ -3,9 +3,8 @@
 from typing import List
 
 import torch
-import torch.nn as nn
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from .base import LayerAggregation, SumAggregation, check_count, check_positive, reset_linear
 

@@ -3,9 +3,8 @@
 import functools
 from typing import Any, Dict, List
 
-import torch.nn as nn
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from capsnmt.modules.algorithms import OF_LAYERS, CapsuleRouting
 from capsnmt.modules.block_linear import BlockLinear

@@ -3,8 +3,7 @@
 from typing import Any, List
 
 import torch
-import torch.nn as nn
-from torch import Tensor
+from torch import Tensor, nn
 
 from capsnmt.modules.attention import Attention
 
