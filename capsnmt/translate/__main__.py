@@ -5,7 +5,7 @@ import itertools
 import sys
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Iterator, List, Optional
+from typing import TYPE_CHECKING, BinaryIO, Callable, Iterator, List, Optional
 
 from capsnmt import cli
 from capsnmt.forms import Words, plain
@@ -33,21 +33,17 @@ def build_parser() -> argparse.ArgumentParser:
     add("--data", type=Path, metavar="DIR", help="folder of capsnmt-prepare (default: the run's)")
     cli.add_user_dir(parser)
     add("--lenpen", type=cli.finite, metavar="X", help="above 1 for longer (default: the run's)")
-    counts = {
-        "beam": (cli.positive, "size of the beam (default: the run's)"),
-        "nbest": (
-            cli.positive,
-            "write N translations of each line, after the line's number and a tab",
-        ),
-        "max-tokens": (cli.at_least(2), "subwords per batch, with padding (default 4096)"),
-        "batch-size": (cli.positive, "sentences per batch (default: no limit)"),
-        "buffer-size": (
-            cli.positive,
-            "lines to translate together (default 1000; 1 on a terminal)",
-        ),
-    }
-    for name, (kind, text) in counts.items():
+
+    def number(name: str, kind: Callable[[str], int], text: str) -> None:
         add(f"--{name}", type=kind, metavar="N", help=text)
+
+    number("beam", cli.positive, "size of the beam (default: the run's)")
+    ranked = "write N translations of each line, after the line's number and a tab"
+    number("nbest", cli.positive, ranked)
+    number("max-tokens", cli.at_least(2), "subwords per batch, with padding (default 4096)")
+    number("batch-size", cli.positive, "sentences per batch (default: no limit)")
+    together = "lines to translate together (default 1000; 1 on a terminal)"
+    number("buffer-size", cli.positive, together)
     add("--scores", action="store_true", help="write the score and a tab before each translation")
     add("--device", choices=("auto", "cpu", "cuda"), default="auto", help="default auto")
     add("--precision", choices=PRECISIONS, help="of matrix products (default: the training's)")
