@@ -7,16 +7,8 @@ from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple
 import torch
 from torch import Tensor
 
+from capsnmt.analysis import base
 from capsnmt.analysis.agreement import by_strongest_input
-from capsnmt.analysis.base import (
-    Analysis,
-    AttentionCall,
-    Batch,
-    Cell,
-    NotApplicableError,
-    RoutingCall,
-    StackStates,
-)
 from capsnmt.analysis.model import lengths_of
 from capsnmt.analysis.plots import PANELS, Figure, matrices
 
@@ -62,7 +54,7 @@ class Sentence:
     loss: List[Map] = field(default_factory=list)
 
 
-class Sentences(Analysis):
+class Sentences(base.Analysis):
     """Keeps the first sentences of the chosen ones, in the order of the test set.
 
     The only analysis that keeps maps: its memory grows with ``--browser-sentences``. Sentences of
@@ -80,7 +72,7 @@ class Sentences(Analysis):
         super().__init__(model)
         count = model.scope.browser_sentences
         if not count:
-            raise NotApplicableError("--browser-sentences is 0")
+            raise base.NotApplicableError("--browser-sentences is 0")
         self.dictionaries = model.task.source_dictionary, model.task.target_dictionary
         lengths = lengths_of(model.dataset)
         short = [number for number in model.chosen if lengths[number] <= LONGEST]
@@ -92,7 +84,7 @@ class Sentences(Analysis):
     def finish(self, model: Any) -> None:
         del self.log_probs  # it keeps the model
 
-    def _in_batch(self, batch: Batch) -> Iterator[Tuple[int, Sentence]]:
+    def _in_batch(self, batch: base.Batch) -> Iterator[Tuple[int, Sentence]]:
         """Yield the kept sentences of a batch with their places in it."""
         source, target = self.dictionaries
         inputs = batch.sample["net_input"]
@@ -110,7 +102,7 @@ class Sentences(Analysis):
                     )
                 yield b, sentence
 
-    def on_attention(self, call: AttentionCall) -> None:
+    def on_attention(self, call: base.AttentionCall) -> None:
         for b, sentence in self._in_batch(call.batch):
             weights = call.weights[b][:, call.queries[b]][..., call.keys[b]]
             queries = sentence.source if call.place == "enc-self" else sentence.inputs
@@ -123,7 +115,7 @@ class Sentences(Analysis):
             name = f"{PANELS[call.place]}, layer {call.layer}"
             sentence.attention.append(Map(name, call.place, "weights", call.layer, *axes, values))
 
-    def on_routing(self, call: RoutingCall) -> None:
+    def on_routing(self, call: base.RoutingCall) -> None:
         iterations = len(call.coefficients)
         choices = [Axis("iteration", numbers(iterations), chosen=iterations - 1)]
         place = PANELS.get(call.place, f"layers of the {call.place}")
@@ -150,7 +142,7 @@ class Sentences(Analysis):
                 Map(name, call.place, call.kind, call.layer, *axes, values)
             )
 
-    def on_states(self, states: StackStates) -> None:
+    def on_states(self, states: base.StackStates) -> None:
         for b, sentence in self._in_batch(states.batch):
             real = states.batch.target[b]
             target = states.batch.sample["target"][b : b + 1]
@@ -160,8 +152,8 @@ class Sentences(Analysis):
             axes = Axis("loss", ["nats"]), Axis("subword", sentence.target, True)
             sentence.loss.append(Map("loss", "", "loss", 0, [], *axes, rounded(loss.t(), 3)))
 
-    def rows(self) -> List[Sequence[Cell]]:
-        found: List[Sequence[Cell]] = []
+    def rows(self) -> List[Sequence[base.Cell]]:
+        found: List[Sequence[base.Cell]] = []
         for number, sentence in self.kept.items():
             for position, token in enumerate(sentence.source, 1):
                 found.append((number, "source", position, token, None))

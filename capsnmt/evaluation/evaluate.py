@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 import capsnmt
 from capsnmt.cli import ConfigurationError, say
+from capsnmt.evaluation import scores
 from capsnmt.evaluation.compare_mt import write_report
 from capsnmt.evaluation.metrics import (
     Measure,
@@ -22,15 +23,6 @@ from capsnmt.evaluation.metrics import (
 from capsnmt.evaluation.outputs import Output, Settings, Systems, read_systems, warn_of_copies
 from capsnmt.evaluation.planning import plans
 from capsnmt.evaluation.resampling import Scored, resample
-from capsnmt.evaluation.scores import (
-    FEW,
-    Evaluation,
-    Evaluations,
-    OutputScores,
-    SystemScores,
-    Test,
-    checksum,
-)
 from capsnmt.evaluation.segment_scores import read_segment_scores
 from capsnmt.evaluation.significance import compare, scores_of, sign_test
 from capsnmt.evaluation.test_set import read_test_set
@@ -40,9 +32,9 @@ from capsnmt.files import installed_version
 BLOCK = 200  # segments whose order is looked at together
 
 
-def evaluate(settings: Settings) -> Union[Evaluation, Evaluations]:
+def evaluate(settings: Settings) -> Union[scores.Evaluation, scores.Evaluations]:
     """Read, score and test some systems, on one test set or on several."""
-    found: Union[Evaluation, Evaluations]
+    found: Union[scores.Evaluation, scores.Evaluations]
     if settings.test_sets:
         found = evaluate_sets({name: settings.of(name) for name in settings.test_sets})
     else:
@@ -57,9 +49,9 @@ def evaluate(settings: Settings) -> Union[Evaluation, Evaluations]:
 
 def evaluate_sets(
     settings: Mapping[str, Settings], systems: Mapping[str, Systems] = MappingProxyType({})
-) -> Evaluations:
+) -> scores.Evaluations:
     """Evaluate systems on several test sets; ``systems`` are those that are read already."""
-    found: Dict[str, Evaluation] = {}
+    found: Dict[str, scores.Evaluation] = {}
     scored: List[Mapping[str, Scored]] = []
     for test_set, own in settings.items():
         several = len(settings) > 1
@@ -69,7 +61,7 @@ def evaluate_sets(
     warn_of_copies(of_sets, "reference")
     first = next(iter(settings.values()))
     comparisons = compare(_places(first.systems), scored, first.test) if first.tested else []
-    return Evaluations(test_sets=found, comparisons=comparisons)
+    return scores.Evaluations(test_sets=found, comparisons=comparisons)
 
 
 def _places(systems: Mapping[str, Sequence[Any]]) -> Dict[str, List[int]]:
@@ -80,7 +72,7 @@ def _places(systems: Mapping[str, Sequence[Any]]) -> Dict[str, List[int]]:
 
 def _evaluate(
     settings: Settings, several: bool = False, systems: Optional[Systems] = None
-) -> Tuple[Evaluation, Mapping[str, Scored]]:
+) -> Tuple[scores.Evaluation, Mapping[str, Scored]]:
     """Evaluate systems on one test set; return what comparisons over several need as well."""
     systems = systems or read_systems(settings.systems, settings.text)
     outputs = [output for found in systems.values() for output in found]
@@ -113,19 +105,19 @@ def _evaluate(
     places = _places(systems)
     pairs = paired(places, test)
     compared = {"reference": [*chain(*test_set.references)], "source": test_set.source}
-    checksums = {name: checksum(text) for name, text in compared.items() if text is not None}
+    checksums = {name: scores.checksum(text) for name, text in compared.items() if text is not None}
     content = int(checksums["reference"][:16], 16) if several else 0
     resampled = resample(statistics, pairs, test, content)
     by_metric = {name: scores_of(each, pairs, test) for name, each in resampled.items()}
     bleu, of_bleu = statistics["bleu"]
     for each, rows in zip(outputs, of_bleu):
         _check_order(each, rows, bleu)
-    scored: List[OutputScores] = []
+    scored: List[scores.OutputScores] = []
     for place, (each, pair) in enumerate(zip(outputs, pairs)):
         found, rows = {name: own[place] for name, own in by_metric.items()}, of_bleu[place]
         words = tokenised.scores(each, base_language(language) == "de") if tokenised else {}
         scored.append(
-            OutputScores(
+            scores.OutputScores(
                 path=each.path,
                 scores={**{name: found[name] for name in measures}, **words, **found},
                 bleu_by_length={
@@ -140,7 +132,7 @@ def _evaluate(
         if others:
             say("note: compare-mt's report is of the first reference; it takes one")
         write_report(settings.compare_mt, settings.test, reference, firsts, test_set.source)
-    evaluation = Evaluation(
+    evaluation = scores.Evaluation(
         reference=settings.references[0],
         references=test_set.names if len(test_set.names) > 1 else [],
         checksums=checksums,
@@ -150,7 +142,7 @@ def _evaluate(
         segments_by_length={name: len(numbers) for name, numbers in buckets.items()},
         test=test,
         systems=[
-            SystemScores(name=name, outputs=[scored[place] for place in found])
+            scores.SystemScores(name=name, outputs=[scored[place] for place in found])
             for name, found in places.items()
         ],
         comparisons=compare(places, [resampled], test) if test is not None else [],
@@ -177,7 +169,7 @@ def _check_order(output: Output, own: np.ndarray, bleu: Measure) -> None:
         return bool(part.sum() <= 2 * part.std() * len(part) ** 0.5)
 
     worse = f"warning: {output.label} fits its reference no better than that of another sentence"
-    if len(gain) >= FEW and unfit(gain):
+    if len(gain) >= scores.FEW and unfit(gain):
         say(f"{worse}; check the order of lines, the language and the model")
         return
     blocks = {start: gain[start : start + BLOCK] for start in range(0, len(gain), BLOCK)}
@@ -196,7 +188,7 @@ def _check_order(output: Output, own: np.ndarray, bleu: Measure) -> None:
         )
 
 
-def paired(places: Mapping[str, Sequence[int]], test: Optional[Test]) -> List[int]:
+def paired(places: Mapping[str, Sequence[int]], test: Optional[scores.Test]) -> List[int]:
     """Return the output of the baseline that each is tested against; its own number for none.
 
     That is the only one, or that of the same place among the seeds, if both have as many.
