@@ -5,6 +5,7 @@ import copy
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, Dict, List, Tuple
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -69,24 +70,18 @@ def generated(
     return generator.generate(models, sample, **dict(given))
 
 
-def compared(monkeypatch: pytest.MonkeyPatch, models: Any, *args: Any, **kwargs: Any) -> bool:
+def compared(models: Any, *args: Any, **kwargs: Any) -> bool:
     """Assert that ours are fairseq's hypotheses; return whether fairseq has searched."""
     expected = generated(FairseqTask.build_generator.__wrapped__, models, *args, **kwargs)
-    searched = []
     original = SequenceGenerator._generate
-
-    def search(*args: Any, **kwargs: Any) -> Hypotheses:
-        searched.append(True)
-        return original(*args, **kwargs)
-
-    monkeypatch.setattr(SequenceGenerator, "_generate", search)
-    found = generated(FairseqTask.build_generator, models, *args, **kwargs)
-    monkeypatch.undo()
+    with patch.object(SequenceGenerator, "_generate", autospec=True) as search:
+        search.side_effect = original
+        found = generated(FairseqTask.build_generator, models, *args, **kwargs)
     assert len(found) == len(expected) == len(SOURCES)
     exact = next(models[0].parameters()).dtype == torch.float64
     near = {} if exact else {"rtol": 1e-4, "atol": 1e-4}
     assert_same_hypotheses(found, expected, equal_nan=True, **near)
-    return bool(searched)
+    return search.called
 
 
 # The kernels compute in fp32, torch in fp64. Long translations with random parameters repeat words,
@@ -103,11 +98,11 @@ SETTINGS: List[Tuple[torch.dtype, Dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("dtype", "settings"), SETTINGS)
 def test_all_hypotheses_and_scores_are_fairseqs(
-    dtype: torch.dtype, settings: Dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    dtype: torch.dtype, settings: Dict[str, Any]
 ) -> None:
     for seed, flags in enumerate([(), WIDE]):
         model = prepared(*flags, seed=seed, dtype=dtype)
-        assert not compared(monkeypatch, [model], seed == 0, settings)  # padding on either side
+        assert not compared([model], seed == 0, settings)  # padding on either side
 
 
 def test_a_search_may_have_more_hypotheses_than_the_first_places() -> None:
@@ -173,71 +168,65 @@ class LanguageModel(torch.nn.Module):
     ],
     ids=lambda more: "".join(*more.values()),
 )
-def test_other_searches_are_left_to_fairseq(
-    more: Dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert compared(monkeypatch, [prepared()], **more)
+def test_other_searches_are_left_to_fairseq(more: Dict[str, Any]) -> None:
+    assert compared([prepared()], **more)
 
 
 @every_system
-def test_every_system_is_searched_by_us(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_system_is_searched_by_us(name: str) -> None:
     """In fp64 torch attends, in fp32 the kernel."""
     model = lively(build_system(name))
-    assert not compared(monkeypatch, [model])
+    assert not compared([model])
     model.float().make_generation_fast_()
-    assert not compared(monkeypatch, [model])
+    assert not compared([model])
 
 
 @pytest.mark.parametrize("flags", [*map(ALL.get, ALL), *FLAGS], ids=str)
-def test_every_decoder_is_searched_by_us(
-    flags: Tuple[str, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert not compared(monkeypatch, [prepared(*flags)])
+def test_every_decoder_is_searched_by_us(flags: Tuple[str, ...]) -> None:
+    assert not compared([prepared(*flags)])
 
 
 @torch.no_grad()
-def test_an_adaptive_softmax_is_searched_by_us(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_adaptive_softmax_is_searched_by_us() -> None:
     model = build(
         "capsnmt_transformer", "--adaptive-softmax-cutoff=8,12", "--criterion=adaptive_loss"
     )
     for parameter in model.parameters():
         parameter.add_(torch.randn_like(parameter), alpha=0.4)
     for dtype in (torch.float32, torch.float64):
-        assert not compared(monkeypatch, [model.to(dtype)])
+        assert not compared([model.to(dtype)])
 
 
-def test_models_that_are_several_change_or_are_watched_are_searched_by_us(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_models_that_are_several_change_or_are_watched_are_searched_by_us() -> None:
     model = prepared()
-    assert not compared(monkeypatch, [model], given={"bos_token": FIRST})
-    assert compared(monkeypatch, [model], given={"bos_token": PAD})  # which fairseq masks
+    assert not compared([model], given={"bos_token": FIRST})
+    assert compared([model], given={"bos_token": PAD})  # which fairseq masks
     several = [
         model,
         prepared(*ALL["M-10 gated"]),
         prepared("--capsule-routing-decoder=horizontal"),
     ]
-    assert not compared(monkeypatch, several)
-    assert compared(monkeypatch, [model, prepared("--cross-self-attention")])
-    assert not compared(monkeypatch, [copy.deepcopy(model)])
+    assert not compared(several)
+    assert compared([model, prepared("--cross-self-attention")])
+    assert not compared([copy.deepcopy(model)])
     with torch.no_grad():
         model.decoder.layers[0].self_attn.q_proj.weight.mul_(3)
-    assert not compared(monkeypatch, [model])
+    assert not compared([model])
     for register in (
         model.decoder.layers[1].fc2.register_forward_hook,
         register_module_forward_hook,
     ):
         handle = register(lambda module, _, x: 2 * x if isinstance(module, torch.nn.Linear) else x)
-        assert not compared(monkeypatch, [model])
+        assert not compared([model])
         handle.remove()
     dropping = flagged("--attention-dropout=0.1")
-    with monkeypatch.context() as patch:  # MC dropout (Gal and Ghahramani 2016)
-        patch.setattr(SequenceGenerator, "generate", with_dropout(SequenceGenerator.generate))
-        assert compared(pytest.MonkeyPatch(), [dropping])
+    of_training = with_dropout(SequenceGenerator.generate)  # MC dropout (Gal and Ghahramani 2016)
+    with patch.object(SequenceGenerator, "generate", of_training):
+        assert compared([dropping])
     # --eval-bleu translates while a model is trained
-    assert not compared(monkeypatch, [dropping.train()])
+    assert not compared([dropping.train()])
     dropping.make_generation_fast_(retain_dropout=True)
-    assert compared(monkeypatch, [dropping])
+    assert compared([dropping])
 
 
 def with_dropout(generate: Callable[..., Any]) -> Callable[..., Any]:
@@ -253,9 +242,7 @@ def with_dropout(generate: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @pytest.mark.parametrize("reader", ["probabilities", "hook", "function"])
-def test_the_weights_of_an_attention_are_there_for_who_reads_them(
-    reader: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_weights_of_an_attention_are_there_for_who_reads_them(reader: str) -> None:
     """A mechanism that copies words, and the usual way to look at an attention."""
     model, given = prepared(), []
     attention = model.decoder.layers[-1].encoder_attn
@@ -277,7 +264,7 @@ def test_the_weights_of_an_attention_are_there_for_who_reads_them(
             return original(output, log_probs, sample) * given[-1][:, -1:].amax(-1, keepdim=True)
 
         model.get_normalized_probs = probabilities
-    assert not compared(monkeypatch, [model])
+    assert not compared([model])
     assert given
     for weights in given:
         torch.testing.assert_close(weights.sum(-1), torch.ones_like(weights[..., 0]))
@@ -307,9 +294,7 @@ SCORES = {"scores": by_distance, "count": by_words}
     "path", ["v_proj", "q_proj", "out_proj", "embed_tokens", "model", "attend", "instance", *SCORES]
 )
 @pytest.mark.parametrize("attention", ["self_attn", "encoder_attn"])
-def test_a_decoder_with_own_methods_is_searched_with_them(
-    path: str, attention: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_decoder_with_own_methods_is_searched_with_them(path: str, attention: str) -> None:
     """As a user adds them, without a word to the search."""
     model = prepared()
     changed = getattr(model.decoder.layers[1], attention)
@@ -329,21 +314,19 @@ def test_a_decoder_with_own_methods_is_searched_with_them(
     else:
         part = model.decoder.embed_tokens if path == "embed_tokens" else getattr(changed, path)
         part.__class__ = type("Own", (type(part),), {"forward": tripled})
-    assert not compared(monkeypatch, [model])
+    assert not compared([model])
 
 
-def test_logits_that_are_part_of_a_larger_tensor_are_read_as_they_are(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_logits_that_are_part_of_a_larger_tensor_are_read_as_they_are() -> None:
     model = prepared(dtype=torch.float32)
     original = model.decoder.output_layer
     model.decoder.output_layer = lambda x: torch.cat(2 * [original(x)], -1).chunk(2, -1)[0]
-    assert not compared(monkeypatch, [model])
+    assert not compared([model])
 
 
-def test_a_recording_of_routing_gets_every_hypothesis(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_recording_of_routing_gets_every_hypothesis() -> None:
     with record_routing():
-        assert compared(monkeypatch, [prepared("--head-aggregation=em")])
+        assert compared([prepared("--head-aggregation=em")])
 
 
 class Counter(FairseqIncrementalState, torch.nn.Module):
@@ -360,9 +343,7 @@ class Counter(FairseqIncrementalState, torch.nn.Module):
         self.set_incremental_state(state, "seen", {"sum": seen["sum"].index_select(1, order)})
 
 
-def test_a_decoder_with_a_state_of_its_own_is_left_to_fairseq(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_decoder_with_a_state_of_its_own_is_left_to_fairseq() -> None:
     model = prepared()
     layer = model.decoder.layers[1]
     layer.counter = Counter()
@@ -370,7 +351,7 @@ def test_a_decoder_with_a_state_of_its_own_is_left_to_fairseq(
     layer.forward = lambda x, encoded, padding, state, **more: original(
         layer.counter(x, state), encoded, padding, state, **more
     )
-    assert compared(monkeypatch, [model])
+    assert compared([model])
 
 
 class CountingDecoder(TransformerDecoder):
@@ -405,15 +386,14 @@ class TopicDecoder(TransformerDecoder):
 @pytest.mark.parametrize("classes", [(CountingDecoder,), (TopicDecoder, TopicEncoder)])
 @pytest.mark.parametrize("number", [1, len(SOURCES)])
 def test_what_a_model_reorders_itself_is_left_to_fairseq(
-    classes: Tuple[type, ...], number: int, monkeypatch: pytest.MonkeyPatch
+    classes: Tuple[type, ...], number: int
 ) -> None:
     """Of one sentence, rows of hypotheses and of sentences could be added without an error."""
     model = prepared()
     for part, own in zip((model.decoder, model.encoder), classes):
         part.__class__ = own
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys.modules[__name__], "SOURCES", SOURCES[:number])
-        assert compared(monkeypatch, [model])
+    with patch.object(sys.modules[__name__], "SOURCES", SOURCES[:number]):
+        assert compared([model])
 
 
 def test_a_generator_may_be_built_of_an_ensemble() -> None:
@@ -450,9 +430,7 @@ def test_several_threads_translate_with_one_model() -> None:
 
 
 @pytest.mark.parametrize("weight", [float("nan"), float("inf")])
-def test_a_model_that_has_diverged_ends_as_with_fairseq(
-    weight: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_model_that_has_diverged_ends_as_with_fairseq(weight: float) -> None:
     model = prepared(dtype=torch.float32)
     with torch.no_grad():
         model.decoder.output_projection.weight[FIRST + 2] = weight
