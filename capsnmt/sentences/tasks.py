@@ -1,6 +1,7 @@
 """The tasks ``probing`` and ``logical_inference``: classes, dictionary, encoded splits."""
 
 import functools
+import io
 import logging
 from collections import Counter
 from dataclasses import dataclass, field
@@ -89,8 +90,8 @@ class ClassificationDataset(FairseqDataset):
 class ClassificationTask(FairseqTask):
     """A task whose examples are one or more sentences with a class.
 
-    Classes and dictionary come from the training data and are saved in the checkpoint, so that
-    evaluation does not depend on the training data.
+    Classes, dictionary and codes of subwords are saved in the checkpoint: evaluation does not
+    depend on the data and files of the training.
     """
 
     num_sentences = 1  # of an example
@@ -208,13 +209,13 @@ def load_dictionary(path: str) -> List[str]:
     return dictionary.symbols[dictionary.nspecial :]
 
 
-def load_bpe(path: str) -> Callable[[str], str]:
-    """Return a function that splits a line into subwords by the codes of a file."""
+def load_bpe(path: str, read: Callable[[], List[str]]) -> Callable[[str], str]:
+    """Return a function that splits a line into subwords by the codes of a file, as read."""
     from subword_nmt.apply_bpe import BPE
 
     try:
-        with open(path, encoding="utf-8") as codes, exits_as_errors():
-            return BPE(codes).process_line
+        with exits_as_errors():
+            return BPE(io.StringIO("\n".join(read()))).process_line
     except (OSError, UnicodeDecodeError, RuntimeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise ConfigurationError(f"--bpe-codes {path}: {reason}") from None
@@ -234,10 +235,16 @@ class ProbingTask(ClassificationTask):
         super().__init__(cfg)
         require_task(cfg.probing_task)
         check(cfg, ProbingConfig)
-        self.bpe = load_bpe(cfg.bpe_codes) if cfg.bpe_codes else None
+        self.state.add_factory("codes", lambda: Path(cfg.bpe_codes).read_text("utf-8").split("\n"))
+
+    @functools.cached_property
+    def bpe(self) -> Callable[[str], str]:
+        """What splits a line into subwords, by the codes of the training."""
+        path = self.cfg.bpe_codes
+        return load_bpe(path, lambda: self.state.codes) if path else str
 
     def segment(self, sentence: str) -> List[str]:
-        return (self.bpe(sentence) if self.bpe else sentence).split()
+        return self.bpe(sentence).split()
 
     def read_symbols(self) -> List[str]:
         sentences = (self.segment(each.sentences[0]) for each in self.read_examples("train"))

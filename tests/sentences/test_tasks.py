@@ -80,12 +80,11 @@ def test_bad_labels_splits_and_settings_are_one_line(tmp_path: Path) -> None:
         ({"min_count": 3, "dictionary": "x"}, "--min-count 3 has no effect because --dictionary"),
         ({"bpe_codes": "nowhere"}, "--bpe-codes nowhere: No such file"),
         ({"bpe_codes": __file__}, f"--bpe-codes {__file__}: Error: invalid line 1 in BPE codes"),
+        ({"dictionary": "nowhere"}, "--dictionary nowhere: not a fairseq dictionary"),
     ):
-        assert message in refusal(lambda given: probing(tmp_path, LINES, **given), settings)
-    missing = probing(tmp_path, LINES, dictionary="nowhere")
-    assert "--dictionary nowhere: not a fairseq dictionary" in refusal(
-        lambda: missing.source_dictionary
-    )
+        assert message in refusal(
+            lambda given: probing(tmp_path, LINES, **given).source_dictionary, settings
+        )
     long = OmegaConf.create({"_name": "logical_inference", "max_operators": 13})
     assert "--max-operators is 13; give 0 to 12" in refusal(setup_task, long)
 
@@ -102,6 +101,25 @@ def test_a_checkpoint_keeps_its_dictionary_and_classes_and_refuses_others(tmp_pa
     assert evaluated.source_dictionary.symbols == trained.source_dictionary.symbols
     assert len(resumed.source_dictionary) == 7
     assert "the symbols of the checkpoint" in refusal(resumed.load_state_dict, state)
+
+
+def test_a_checkpoint_keeps_its_segmentation(tmp_path: Path) -> None:
+    """Codes that were learned anew would split its words into others."""
+    codes, lines = tmp_path / "codes", ["#version: 0.2", "r u", "ru n", "i t</w>"]
+    codes.write_text("\n".join(lines) + "\n", "utf-8")
+    given = {"bpe_codes": str(codes), "min_count": 1}
+    trained = probing(tmp_path, LINES, **given)
+    trained.load_dataset("test")
+    encoded = trained.dataset("test")[0]["sentences"][0].tolist()
+    codes.write_text("\n".join(lines[:2]) + "\n", "utf-8")
+    resumed = probing(tmp_path, LINES, **given)
+    assert resumed.segment("it runs") == ["i@@", "t", "ru@@", "n@@", "s"]
+    assert "the codes of the checkpoint" in refusal(resumed.load_state_dict, trained.state_dict())
+    codes.unlink()
+    evaluated = probing(tmp_path, LINES, **given)
+    evaluated.load_state_dict(trained.state_dict())
+    evaluated.load_dataset("test")
+    assert evaluated.dataset("test")[0]["sentences"][0].tolist() == encoded
 
 
 def test_a_batch_of_pairs_has_all_first_sentences_then_all_second(tmp_path: Path) -> None:
