@@ -56,7 +56,7 @@ def analyse(
     checkpoints: Sequence[NamedCheckpoint], scope: Scope, only: Sequence[str] = tuple(ANALYSES)
 ) -> Findings:
     """Run analyses on each model; a checkpoint that cannot be loaded ends it before the first."""
-    texts = {each.name: load(each, scope).references for each in checkpoints[1:]}
+    texts = {each.name: load(each, scope).texts for each in checkpoints[1:]}
     findings = Findings(checkpoints, scope)
     for checkpoint in checkpoints:
         model = load(checkpoint, scope)
@@ -71,9 +71,9 @@ def _compare(model: AnalysedModel, texts: Mapping[str, Mapping[int, str]]) -> No
 
     Sentences with unknown words, which are others for each dictionary, are not compared.
     """
-    first = model.references
+    first = model.texts
     for name, text in texts.items():
-        known = [x for x in first if UNKNOWN not in first[x] and UNKNOWN not in text.get(x, "")]
+        known = [x for x in first if UNKNOWN not in first[x] + text.get(x, "")]
         others = sum(first[number] != text.get(number) for number in known)
         if others:
             say(

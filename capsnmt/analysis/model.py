@@ -66,11 +66,14 @@ class AnalysedModel:
         return sorted(np.concatenate(self.numbers).tolist())
 
     @property
-    def references(self) -> Dict[int, str]:
-        """The references of the chosen sentences as words, by their numbers."""
-        dictionary = self.task.target_dictionary
-        marks = marks_of(dictionary.symbols)
-        return {x: dictionary.string(self.dataset[x]["target"], marks) for x in self.chosen}
+    def texts(self) -> Dict[int, str]:
+        """The chosen sentences and their references as words, by their numbers."""
+        sides = {"source": self.task.source_dictionary, "target": self.task.target_dictionary}
+        known = [(side, words, marks_of(words.symbols)) for side, words in sides.items()]
+        return {
+            x: "\t".join(words.string(self.dataset[x][side], by) for side, words, by in known)
+            for x in self.chosen
+        }
 
     def batches(self, progress: str = "") -> Iterator[Batch]:
         """Yield the chosen sentences in batches, on the model's device, with a progress bar."""

@@ -146,15 +146,21 @@ def test_models_that_read_other_sentences_than_the_first_are_named(
     tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
     flags = MODELS["baseline"]
-    for name, seed in (("one", 0), ("same", 0), ("other", 5)):
+    for name, seed in (("one", 0), ("same", 0), ("other", 5), ("source", 0)):
         write_data(tmp_path / name, seed)
+    for end in ("bin", "idx"):
+        file = f"test.en-de.en.{end}"
+        (tmp_path / "source" / file).write_bytes((tmp_path / "other" / file).read_bytes())
     made = [
         write_checkpoint(precise(*flags), tmp_path / f"{name}.pt", tmp_path / name, flags)
-        for name in ("one", "same", "other")
+        for name in ("one", "same", "other", "source")
     ]
     analyse(made, SCOPE, ["anisotropy"])
-    (line,) = (x for x in capsys.readouterr().err.splitlines() if x.startswith("warning"))
-    assert line.startswith("warning: other: 5 of 5 sentences are others than those of one; ")
+    lines = [x for x in capsys.readouterr().err.splitlines() if x.startswith("warning")]
+    others = "5 of 5 sentences are others than those of one"
+    assert [line.partition(";")[0] for line in lines] == [
+        f"warning: {name}: {others}" for name in ("other", "source")
+    ]
 
 
 @pytest.fixture(scope="module")
