@@ -2,5 +2,5 @@
 # Prepare a corpus from any folder: prepare.sh RECIPE --output DIR [...]; PYTHON names the python
 set -euo pipefail
 # shellcheck source=scripts/python.sh
-. "$(dirname "${BASH_SOURCE[0]}")/../scripts/python.sh"
+. "$(dirname "$(readlink -f "$0")")/../scripts/python.sh"
 exec "$PYTHON" -m capsnmt.corpora "$@"

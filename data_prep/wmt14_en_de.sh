@@ -1,4 +1,4 @@
 #!/usr/bin/env bash
 # Prepare WMT14 English-German: wmt14_en_de.sh --output DIR [--local DIR] [--mirror URL] [--help]
 set -euo pipefail
-exec "$(dirname "${BASH_SOURCE[0]}")/prepare.sh" wmt14_en_de "$@"
+exec bash "$(dirname "$(readlink -f "$0")")/prepare.sh" wmt14_en_de "$@"

@@ -10,7 +10,7 @@ self=$(readlink -f "$0")
 . "${self%/*}/flags.sh"
 helps "$self" "$@"
 [ $# -gt 0 ] || die "give a COMMAND, such as bash scripts/test.sh"
-repository=$(cd "${self%/*}/.." && pwd)
+repository=$(readlink -f "${self%/*}/..")
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

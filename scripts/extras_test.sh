@@ -8,7 +8,7 @@ self=$(readlink -f "$0")
 . "${self%/*}/venv.sh"
 helps "$self" "$@"
 [ $# = 1 ] && [ -e "$1/em_routing/seed-1/scores.json" ] || die "give DEMO, the folder of a finished demo"
-demo=$(cd "$1" && pwd)
+demo=$(readlink -f "$1")
 use_venv main
 
 work=$(mktemp -d)

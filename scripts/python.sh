@@ -3,7 +3,7 @@
 # the interpreter: the one that PYTHON names already, else that of .venv, else python3. Ends with an error
 # if its version is not supported.
 
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+root=$(readlink -f "$(dirname "${BASH_SOURCE[0]}")/..") # no cd: see venv.sh
 if [ -z "${PYTHON:-}" ]; then
   PYTHON=$root/.venv/bin/python
   [ -x "$PYTHON" ] || PYTHON=python3

@@ -1,4 +1,4 @@
 #!/usr/bin/env bash
 # IWSLT15 English-Vietnamese; the flags are those of capsnmt-run (--help lists them)
 set -euo pipefail
-exec "$(dirname "$(readlink -f "$0")")/run_experiment.sh" --dataset iwslt15_en_vi "$@"
+exec bash "$(dirname "$(readlink -f "$0")")/run_experiment.sh" --dataset iwslt15_en_vi "$@"

@@ -11,7 +11,8 @@ unset PYTHONDONTWRITEBYTECODE
 unset PIP_PREFIX PIP_ROOT
 export PIP_USER=0 PIP_REQUIRE_HASHES=0
 
-REPO=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+# no cd: with CDPATH it may find another folder, and prints it
+REPO=$(readlink -f "$(dirname "${BASH_SOURCE[0]}")/..")
 # shellcheck source=scripts/flags.sh
 . "$REPO/scripts/flags.sh"
 

@@ -11,7 +11,7 @@ import sys
 import threading
 import zipfile
 from pathlib import Path
-from typing import Dict, Iterator, List, Sequence
+from typing import Dict, Iterator, List, Optional, Sequence
 
 import pytest
 
@@ -124,10 +124,12 @@ def check_installed(done: subprocess.CompletedProcess, python: Path, *said: str)
     assert ran([python, "-c", "import wanted; print(wanted.answer)"]).stdout == "42\n"
 
 
-def untold(words: Sequence[object], **variables: str) -> subprocess.CompletedProcess:
+def untold(
+    words: Sequence[object], cwd: Optional[Path] = None, **variables: str
+) -> subprocess.CompletedProcess:
     """Run a program where no setting of this machine reaches pip and uv."""
     unset = [word for each in os.environ if OF_THE_MACHINE.match(each) for word in ("-u", each)]
-    return ran([shutil.which("env"), *unset, *words], **variables)
+    return ran([shutil.which("env"), *unset, *words], cwd, **variables)
 
 
 # what pip is told, where {there} is the address of the index
@@ -203,11 +205,15 @@ def test_a_failure_is_one_line_with_the_reason_of_pip(
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """What the scripts need of a checkout, and a PATH with their tools and nothing else."""
-    shutil.copytree(REPO / "scripts", tmp_path / "scripts")
+    """What the scripts need of a checkout, and a PATH with their tools and nothing else.
+
+    As out of an archive: no file is executable.
+    """
+    for folder in ("scripts", "data_prep"):
+        shutil.copytree(REPO / folder, tmp_path / folder, copy_function=shutil.copyfile)
     for name in ("setup.py", "constraints.txt", "constraints-stock.txt"):
         shutil.copy(REPO / name, tmp_path)
-    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "scripts").mkdir(parents=True)
     for tool in TOOLS:
         found = shutil.which(tool)
         if found:
@@ -216,13 +222,19 @@ def checkout(tmp_path: Path) -> Path:
 
 
 def environment_of(
-    checkout: Path, *before: str, words: Sequence[str] = ("demo.sh", "--quick"), **variables: str
+    checkout: Path,
+    *before: str,
+    words: Sequence[object] = ("scripts/demo.sh", "--quick"),
+    **variables: str,
 ) -> subprocess.CompletedProcess:
-    """Run a script, by default the first that needs an environment."""
-    places = {"PATH": str(checkout / "bin"), "HOME": str(checkout), "PYENV_ROOT": str(checkout)}
-    script, *flags = words
-    given = [*before, "bash", checkout / "scripts" / script, *flags]
-    return untold(given, **places, **variables)
+    """Run a script, by default the first that needs an environment, in the folder of the checkout.
+
+    Where the shell looks for folders first, there is another one called scripts.
+    """
+    programs = str(checkout / "bin")
+    places = {"PATH": programs, "CDPATH": programs, "HOME": str(checkout)}
+    given = [*before, "bash", *words]
+    return untold(given, checkout, **places, PYENV_ROOT=str(checkout), **variables)
 
 
 def python_with(checkout: Path, changes: str) -> None:
@@ -252,41 +264,52 @@ def test_a_python_that_cannot_serve_is_one_line(
     is_refusal(done.returncode, done.stderr, *reasons, status=1)
     if "version" in changes:
         python = str(checkout / "bin" / "python3")
-        done = environment_of(checkout, words=["run_multi30k.sh", "--dry-run"], PYTHON=python)
+        words = ["scripts/run_multi30k.sh", "--dry-run"]
+        done = environment_of(checkout, words=words, PYTHON=python)
         named = (f"PYTHON={python}", "Python 3.9 to 3.14")
         is_refusal(done.returncode, done.stderr, *named, status=1)
     assert not list(checkout.glob(".venv*"))
 
 
 SCRIPTS = sorted(
-    path.name
-    for path in (REPO / "scripts").glob("*.sh")
+    f"{folder}/{path.name}"
+    for folder in ("scripts", "data_prep")
+    for path in (REPO / folder).glob("*.sh")
     if path.read_text("utf-8").startswith("#!")
 )
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_every_script_has_help_and_installs_nothing(name: str, checkout: Path) -> None:
-    """It is in a checkout without an environment, and finds neither Python nor apt-get."""
+    """It is in a checkout without an environment, and finds neither Python nor apt-get.
+
+    Called through a link.
+    """
+    (checkout / "link").symlink_to(checkout / name)
     before = {*checkout.rglob("*")}
     (checkout / "capsnmt").symlink_to(PLUGIN)
-    done = environment_of(checkout, words=[name, "--help"], PYTHON=sys.executable)
+    done = environment_of(checkout, words=["link", "--help"], PYTHON=sys.executable)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.count("\n") > 2, done.stdout
     assert {*checkout.rglob("*")} == {*before, checkout / "capsnmt"}
 
 
-def test_the_checks_take_the_cores_that_they_have_and_need_no_git(checkout: Path) -> None:
-    """Also in the folder of another user, or in an environment that was moved with its checkout."""
+def complete(checkout: Path) -> None:
+    """Give the checkout an environment that has all; its programs say how they are called."""
     stamp = ran(["bash", "-c", "cat setup.py constraints.txt | cksum"], checkout).stdout
     programs = checkout / ".venv" / "bin"
     programs.mkdir(parents=True)
     (checkout / ".venv" / "installed").write_text(f"{stamp}fairseq,demo,dev\n", "utf-8")
     for name in ("python", "ruff", "shellcheck", "shfmt"):
         executable(programs / name, f'#!/bin/sh\necho "{name} $*"\n')
+
+
+def test_the_checks_take_the_cores_that_they_have_and_need_no_git(checkout: Path) -> None:
+    """Also in the folder of another user, or in an environment that was moved with its checkout."""
+    complete(checkout)
     (checkout / "bin" / "nproc").unlink()
     executable(checkout / "bin" / "nproc", "#!/bin/sh\necho 41\n")
-    done = environment_of(checkout, words=["test.sh"])
+    done = environment_of(checkout, words=["scripts/test.sh"])
     assert (done.returncode, done.stderr) == (0, "")
     for found in ("python -m mypy\n", "scripts/flags.sh", " -n 42 "):
         assert found in done.stdout
