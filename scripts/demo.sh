@@ -55,7 +55,7 @@ output=${output:-$REPO/outputs/demo-$name}
 
 if [ "$dry_run" ]; then
   PYTHON=python
-elif has_host main || ! has_host stock; then
+elif [ -x "$REPO/.venv/bin/python" ] || has_host main || ! has_host stock; then
   use_venv main fairseq,demo
 else
   use_venv stock fairseq,demo

@@ -117,7 +117,7 @@ can_build() {
 # use_venv HOST [EXTRAS] : brings the environment of a host up to date and sets PYTHON
 # EXTRAS is a comma list (default: fairseq,demo,dev). An environment that has more satisfies it.
 use_venv() {
-  local host=$1 extras=${2:-fairseq,demo,dev} versions python stamp installed extra missing said
+  local host=$1 extras=${2:-fairseq,demo,dev} versions python stamp installed extra missing said made
   local constraints=$REPO/constraints.txt venv=$REPO/.venv${host#main}
   versions=$(versions_of "$host") || exit
   if [ "$host" = stock ]; then
@@ -149,6 +149,9 @@ use_venv() {
     for extra in ${extras//,/ }; do
       [[ ,${installed#*$'\n'}, == *,$extra,* ]] || missing+=${missing:+,}$extra
     done
+    made=$(sed -n 's/^egg_base=//p' "$venv/setup.cfg" 2>/dev/null) || made=
+    [ -z "$made" ] || [ "$made" -ef "$venv" ] ||
+      echo "!! $venv was made as $made: its programs, such as capsnmt-run, run what is there; remove it, and it is made again" >&2
     [ "$missing" ] || exit 0
     echo "== installing $missing into ${venv#"$REPO"/} ($("$PYTHON" --version), once; later starts skip this)"
     # setuptools would write its metadata into the checkout, where two hosts would share one folder

@@ -305,14 +305,30 @@ def complete(checkout: Path) -> None:
 
 
 def test_the_checks_take_the_cores_that_they_have_and_need_no_git(checkout: Path) -> None:
-    """Also in the folder of another user, or in an environment that was moved with its checkout."""
+    """Also in the folder of another user, or in an environment that was moved with its checkout.
+
+    Programs of such an environment run what is in the old place, which is said.
+    """
     complete(checkout)
+    (checkout / ".venv" / "setup.cfg").write_text("[egg_info]\negg_base=/old/.venv\n", "utf-8")
     (checkout / "bin" / "nproc").unlink()
     executable(checkout / "bin" / "nproc", "#!/bin/sh\necho 41\n")
     done = environment_of(checkout, words=["scripts/test.sh"])
-    assert (done.returncode, done.stderr) == (0, "")
+    is_refusal(done.returncode, done.stderr, "was made as /old/.venv", "remove it", status=0)
     for found in ("python -m mypy\n", "scripts/flags.sh", " -n 42 "):
         assert found in done.stdout
+
+
+def test_the_demo_goes_on_in_its_environment_where_its_python_is_no_longer_found(
+    checkout: Path,
+) -> None:
+    """As without the modules of a cluster that the first start was given."""
+    complete(checkout)
+    python_with(checkout, "sys.version_info = (3, 10, 1)")
+    done = environment_of(checkout, words=["scripts/demo.sh", "--quick", "--output", checkout])
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "== installing" not in done.stdout
+    assert "python -m capsnmt.report" in done.stdout
 
 
 def test_an_environment_that_the_disk_does_not_hold_is_one_line_and_made_again(
