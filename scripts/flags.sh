@@ -33,7 +33,7 @@ parse() {
     if [[ " $known " == *" $1 "* ]]; then
       printf -v "$variable" yes
     else
-      [ $# -ge 2 ] || die "$1 needs a value (see --help)"
+      [[ ${2:---} != --* ]] || die "$1 needs a value (see --help)"
       printf -v "$variable" %s "$2"
       shift
     fi
