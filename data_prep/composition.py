@@ -8,10 +8,16 @@ except for the demo's task, ``valid.src`` and ``valid.tgt``, which are of their 
 
 import argparse
 import random
+import sys
 from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Callable, Dict, Iterator, List, Mapping, Sequence, Tuple
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from capsnmt.cli import OneLineParser, command
+from capsnmt.files import write_all
 
 Pairs = List[Tuple[str, str]]
 
@@ -112,20 +118,22 @@ TASKS: Dict[str, Callable[[], Dict[str, Pairs]]] = {
 }
 
 
-def main() -> None:
+@command
+def main(words: List[str]) -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(
+    parser = OneLineParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--task", required=True, choices=TASKS, help="what is learned")
     parser.add_argument("--output", type=Path, required=True, help="folder of the text")
-    args = parser.parse_args()
-    args.output.mkdir(parents=True, exist_ok=True)
-    for split, pairs in TASKS[args.task]().items():
-        for language, sentences in zip(("src", "tgt"), zip(*pairs)):
-            text = "".join(f"{sentence}\n" for sentence in sentences)
-            (args.output / f"{split}.{language}").write_text(text, encoding="utf-8")
+    args = parser.parse_args(words)
+    texts = {
+        args.output / f"{split}.{language}": "".join(f"{line}\n" for line in lines).encode()
+        for split, pairs in TASKS[args.task]().items()
+        for language, lines in zip(("src", "tgt"), zip(*pairs))
+    }
+    write_all(texts)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -3,6 +3,7 @@
 import hashlib
 import os
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 
 import polib
 import pytest
@@ -76,6 +77,8 @@ def wheel(tmp_path, monkeypatch):
             FOLDER.format("fr", ".po"): PO.replace("Datei", "Fichier").encode(),
             "tool/de/LC_MESSAGES.po": b"not below a folder of that name",
             "tool/__init__.py": b"raise SystemExit('executed')",
+            "tool-1.0.dist-info/METADATA": b"Metadata-Version: 2.1\nName: tool\nVersion: 1.0\n",
+            "tool-1.0.dist-info/WHEEL": b"Wheel-Version: 1.0\nTag: py3-none-any\n",
         }.items():
             archive.writestr(name, content)
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
@@ -121,6 +124,18 @@ def test_a_wheel_that_cannot_be_fetched_is_one_line(wheel, tmp_path, capsys, mon
     assert error.startswith("error: tool==1.0 could not be fetched with pip")
     assert error.count("\n") == 1
     assert [path.name for path in wheel.parent.iterdir()] == [WHEEL]
+
+
+def test_two_commands_at_once_fetch_a_wheel_once(wheel, tmp_path, monkeypatch):
+    (tmp_path / "index").mkdir()
+    wheel.rename(tmp_path / "index" / WHEEL)
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "index"))
+    words = ["--output", str(tmp_path / "text")]
+    with ThreadPoolExecutor(2) as pool:
+        assert [*pool.map(catalogues.main, [words, words])] == [0, 0]
+    assert wheel.is_file()
 
 
 def test_the_split_of_a_sentence_never_changes():

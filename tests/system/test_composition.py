@@ -2,6 +2,7 @@
 
 import shutil
 import statistics
+import sys
 from itertools import product
 from pathlib import Path
 from typing import Iterator, List, Set
@@ -11,7 +12,9 @@ import scipy.stats
 
 from data_prep.composition import TASKS, commands
 from tests.commands import command, is_refusal, succeed
+from tests.interpreter import ran
 from tests.report.finished_runs import REFERENCES, TEST_SET, add_seeds, write_generated, write_run
+from tests.support import REPO
 
 TURN = {"left": ["LTURN"], "right": ["RTURN"]}
 
@@ -81,6 +84,15 @@ def test_a_sequence_is_copied_or_reversed_beyond_the_trained_length(task: str, s
         lengths[name] = {len(x.split()) for x, _ in pairs}
     assert task == "demo" or max(lengths["train"]) < min(lengths["test"])
     assert TASKS[task]() == splits  # the same each time
+
+
+def test_text_that_the_disk_does_not_hold_is_one_line_and_absent(tmp_path: Path) -> None:
+    """Files of at most 40 KiB stand for a full disk."""
+    limited = ("bash", "-c", 'ulimit -f 40; exec "$@"', "-", sys.executable)
+    program = REPO / "data_prep" / "composition.py"
+    done = ran([*limited, program, "--task", "demo", "--output", tmp_path / "text"])
+    is_refusal(done.returncode, done.stderr, ".tgt: File too large", status=1)
+    assert not [*(tmp_path / "text").iterdir()]
 
 
 def test_the_table_counts_whole_sequences_over_seeds(tmp_path: Path) -> None:
