@@ -4,6 +4,8 @@ Static metadata is here and not in ``pyproject.toml``, because the host (fairseq
 depends on the Python version: a plain ``pip install .`` must never replace a user's fairseq.
 """
 
+from __future__ import annotations
+
 import re
 import shutil
 from pathlib import Path
