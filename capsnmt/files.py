@@ -190,12 +190,11 @@ def installed_version(distribution: str) -> Optional[str]:
 
 def own_version() -> str:
     """Return our version, with the commit if the package is that of a git checkout."""
-    checkout = PACKAGE.parent
-    if not (checkout / ".git").exists():  # an environment may lie in that of another project
-        return capsnmt.__version__
-    command = ["git", "-C", str(checkout), "describe", "--always", "--dirty", "--abbrev=12"]
+    # not that of a project in whose environment it lies, nor the one that GIT_DIR names in a hook
+    command, folder = ["git", "--git-dir=.git", "--work-tree=.", "describe"], PACKAGE.parent
+    command += ["--always", "--dirty", "--abbrev=12"]
     try:
-        described = subprocess.run(command, check=True, capture_output=True, text=True)
+        described = subprocess.run(command, check=True, capture_output=True, text=True, cwd=folder)
     except (OSError, subprocess.CalledProcessError):
         return capsnmt.__version__
     return f"{capsnmt.__version__} (commit {described.stdout.strip()})"

@@ -46,6 +46,20 @@ def test_seeds_that_are_named_one_by_one_are_analysed_as_those_of_a_row(
     assert "\r" not in done.stderr
 
 
+def test_the_recorded_version_is_that_of_the_checkout_in_a_hook_of_another(tmp_path: Path) -> None:
+    words = [sys.executable, "-c", "from capsnmt.files import own_version; print(own_version())"]
+    assert printed(words, GIT_DIR=str(tmp_path)) == printed(words)
+
+
+def test_the_results_of_a_script_are_where_they_are_asked_for(tmp_path: Path) -> None:
+    """From a folder with a package that is called as one of ours."""
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "__init__.py").touch()
+    flags = ("--device", "cpu", "--only", "machine", "--output", "found")
+    printed(["bash", REPO / "scripts" / "check_gpu.sh", *flags], tmp_path)
+    assert "machine" in (tmp_path / "found" / "records.jsonl").read_text("utf-8")
+
+
 def test_hydra_takes_a_switch_as_the_page_spells_it() -> None:
     page = (REPO / "docs" / "launch.md").read_text("utf-8")
     (switch,) = re.findall(r"`(\S*model\.head_aggregation=em)`", page)
