@@ -15,5 +15,4 @@ self=$(readlink -f "$0")
 # shellcheck source=scripts/flags.sh
 . "$root/scripts/flags.sh"
 helps "$self" "$@"
-cd "$root"
-exec "$PYTHON" -m scripts.benchmark_gpu "$@"
+exec "$PYTHON" "$root/scripts/benchmark_gpu.py" "$@"

@@ -15,5 +15,4 @@ self=$(readlink -f "$0")
 # shellcheck source=scripts/flags.sh
 . "$root/scripts/flags.sh"
 helps "$self" "$@"
-cd "$root"
-exec "$PYTHON" -m scripts.check_gpu "$@"
+exec "$PYTHON" "$root/scripts/check_gpu.py" "$@"

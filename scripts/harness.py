@@ -21,7 +21,7 @@ from typing import Any, Callable, Collection, Dict, Iterable, List, Mapping, Opt
 import torch
 
 from capsnmt.cli import ConfigurationError, ExecutionError, OneLineParser, positive, run_command
-from capsnmt.files import atomic_writer, own_version, write_all
+from capsnmt.files import PACKAGE, atomic_writer, own_version, write_all
 from capsnmt.machine import processor
 
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
@@ -141,6 +141,7 @@ class Parts:
             stderr=subprocess.STDOUT,
             encoding="utf-8",
             errors="replace",
+            cwd=PACKAGE.parent,
             start_new_session=True,
         )
         timer = threading.Timer(limit, self.kill, [process])
@@ -202,7 +203,7 @@ def run_parts(
     parser = build_parser(doc)
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--minutes", type=positive, default=minutes, help=f"default {minutes}")
-    folder = Path("outputs") / Path(sys.argv[0]).stem
+    folder = PACKAGE.parent / "outputs" / Path(sys.argv[0]).stem
     parser.add_argument("--output", type=Path, default=folder, metavar="DIR")
     parser.add_argument("--only", default="", metavar="WORD", help="parts whose names contain it")
     parser.add_argument("--part", help=argparse.SUPPRESS)
