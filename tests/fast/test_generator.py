@@ -79,7 +79,8 @@ def compared(models: Any, *args: Any, **kwargs: Any) -> bool:
         found = generated(FairseqTask.build_generator, models, *args, **kwargs)
     assert len(found) == len(expected) == len(SOURCES)
     exact = next(models[0].parameters()).dtype == torch.float64
-    near = {} if exact else {"rtol": 1e-4, "atol": 1e-4}
+    # in fp32, fairseq's own scores of a system differ by 7e-4 from those in fp64
+    near = {} if exact else {"rtol": 1e-3, "atol": 1e-3}
     assert_same_hypotheses(found, expected, equal_nan=True, **near)
     return search.called
 
