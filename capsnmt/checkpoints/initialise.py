@@ -13,6 +13,7 @@ from omegaconf import OmegaConf
 
 from capsnmt.checkpoints.load import (
     SIDES,
+    STARTS,
     check_dictionary,
     dictionary_of,
     load_checkpoint,
@@ -55,6 +56,13 @@ def resumes(args: Any) -> bool:
     if file != LAST:  # fairseq's default
         return Path(file).exists()
     return any(LASTS.fullmatch(path.name) for path in Path(folder).glob("*.pt"))
+
+
+def forget_starts(settings: Any) -> None:
+    """Take from a model's settings, which fairseq saves with it, the files that it started from."""
+    for name in STARTS:
+        if getattr(settings, name, None) is not None:
+            setattr(settings, name, None)
 
 
 def warn_of_differences(

@@ -45,11 +45,13 @@ PARTS: Dict[str, type] = {
     **{"args": argparse.Namespace, "cfg": dict, "task_state": dict, "extra_state": dict},
     **{"optimizer_history": list, "last_optimizer_state": dict},
 }
+# Files that only a training's first start reads. Later the model has its own checkpoint, perhaps on
+# a machine without them.
+STARTS = ("init_from", "probe_checkpoint", "encoder_embed_path", "decoder_embed_path")
 # What only training uses; a trained model is loaded without it.
 WITHOUT_TRAINING: Dict[str, Any] = {
-    "checkpoint_activations": False,
-    "offload_activations": False,
-    "init_from": None,
+    **{"checkpoint_activations": False, "offload_activations": False},
+    **dict.fromkeys(STARTS),
 }
 
 

@@ -11,7 +11,7 @@ from fairseq.models.transformer import TransformerModel
 from fairseq.models.transformer.transformer_legacy import base_architecture
 from omegaconf import OmegaConf
 
-from capsnmt.checkpoints.initialise import initialise_from, resumes
+from capsnmt.checkpoints.initialise import forget_starts, initialise_from, resumes
 from capsnmt.checkpoints.load import SIDES, WORDS, check_dictionary, dictionary_of, words_of
 from capsnmt.host import load_plugin
 from capsnmt.machine import keep_freed_memory
@@ -128,12 +128,9 @@ class CapsnmtTransformer(TransformerModel):
         validate(args)
         model = super().build_model(args, task)
         check_text(saved, task)
-        if args.init_from:
-            if not resumes(saved):
-                initialise_from(model, args, task, changed)
-            # Only a training's first start reads it. Later the model gets its own checkpoint,
-            # perhaps on a machine without this one.
-            saved.init_from = None
+        if args.init_from and not resumes(saved):
+            initialise_from(model, args, task, changed)
+        forget_starts(saved)
         return model
 
     def make_generation_fast_(self, **kwargs: Any) -> None:

@@ -14,7 +14,7 @@ from fairseq.models.transformer.transformer_legacy import base_architecture
 from fairseq.utils import safe_getattr, safe_hasattr
 from torch import Tensor, nn
 
-from capsnmt.checkpoints.initialise import initialise_from, resumes
+from capsnmt.checkpoints.initialise import forget_starts, initialise_from, resumes
 from capsnmt.models.config import changed
 from capsnmt.models.encoder import TransformerEncoder
 from capsnmt.models.switches import Excluded, check, defaults_of, refuse_idle, switch
@@ -178,8 +178,7 @@ class SentenceClassifier(BaseFairseqModel):
         if args.probe_checkpoint:
             given = Path(getattr(task.cfg, "dictionary", None) or "")
             load_encoder(model.encoder, args.probe_checkpoint, given)
-        # Only training starts from them, as in CapsnmtTransformer; args is saved with the model.
-        args.init_from = args.probe_checkpoint = None
+        forget_starts(args)
         return model
 
     def train(self, mode: bool = True) -> "SentenceClassifier":

@@ -3,13 +3,16 @@
 import logging
 from argparse import Namespace
 from pathlib import Path
+from typing import Any, List
 
 import pytest
 import torch
 from fairseq.models import build_model
 
 from capsnmt.cli import ConfigurationError
-from tests.support import EVERYWHERE, NORM, SMALL, TASK, build, parse
+from tests.sentences.systems import SMALL as OF_CLASSIFIERS
+from tests.sentences.systems import make_task
+from tests.support import EVERYWHERE, FIRST, NORM, SMALL, TASK, build, parse
 
 
 @pytest.fixture
@@ -160,6 +163,26 @@ def test_another_dictionary_and_matrices_that_are_one_here_are_warned_of(
         with caplog.at_level(logging.WARNING, logger="capsnmt"):
             build("capsnmt_transformer", "--share-all-embeddings", "--init-from", start)
         assert any(words in record.getMessage() for record in caplog.records), caplog.text
+
+
+@pytest.mark.parametrize(
+    ("arch", "flags", "kind", "task"),
+    [
+        ("capsnmt_transformer", SMALL, "translation", TASK),
+        ("probing_transformer", OF_CLASSIFIERS, "logical_inference", make_task()),
+    ],
+)
+def test_a_trained_model_needs_no_file_that_its_training_started_from(
+    arch: str, flags: List[str], kind: str, task: Any, tmp_path: Path
+) -> None:
+    """fairseq saves the settings with the model and builds it of them, perhaps elsewhere."""
+    words = tmp_path / "words.txt"
+    words.write_text(f"1 16\nw0{' 0.5' * 16}\n", "utf-8")
+    args = parse(arch, *flags, "--encoder-embed-path", str(words), task=kind)
+    model: Any = build_model(args, task)
+    assert (model.encoder.embed_tokens.weight[FIRST] == 0.5).all()
+    words.unlink()
+    build_model(args, task)
 
 
 def test_a_checkpoint_with_nothing_in_common_is_one_clear_line(baseline: tuple) -> None:
