@@ -78,10 +78,8 @@ class LayerWeights(Analysis):
         rows: List[Sequence[Cell]] = []
         for key in self.means["norm"]:
             stack, reader, lowest = key
-            norms = self.means["norm"][key]
-            weights: Sequence[Cell] = [None] * norms.size(-1)
-            if key in self.means["weight"]:
-                weights = self.means["weight"][key].tolist()
+            norms, of_key = self.means["norm"][key], self.means["weight"]
+            weights = of_key[key].tolist() if key in of_key else [None] * norms.size(-1)
             mixtures = enumerate(norms, 1) if norms.dim() == 2 else [(reader, norms)]
             for read_by, of_layers in mixtures:
                 total = of_layers.sum()

@@ -264,6 +264,15 @@ class ProbingTask(ClassificationTask):
                     f"{total:,} words of the training sentences; are they of its language, tokens "
                     f"and case?"
                 )
+            # its own codes leave these whole; others make other subwords, and know them all as well
+            whole = [word for word in symbols if not word.endswith("@@")]
+            split = sum(self.segment(word) != [word] for word in whole)
+            if split > SHARE * len(whole):
+                say(
+                    f"warning: --bpe-codes {self.cfg.bpe_codes} split {split:,} of the "
+                    f"{len(whole):,} whole words of --dictionary {self.cfg.dictionary}; give the "
+                    f"codes that it was made with"
+                )
             return symbols
         frequent = [word for word, count in counts.items() if count >= self.cfg.min_count]
         return sorted(frequent, key=lambda word: (-counts[word], word))
