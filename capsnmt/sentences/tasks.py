@@ -209,18 +209,6 @@ def load_dictionary(path: str) -> List[str]:
     return dictionary.symbols[dictionary.nspecial :]
 
 
-def load_bpe(path: str, read: Callable[[], List[str]]) -> Callable[[str], str]:
-    """Return a function that splits a line into subwords by the codes of a file, as read."""
-    from subword_nmt.apply_bpe import BPE
-
-    try:
-        with exits_as_errors():
-            return BPE(io.StringIO("\n".join(read()))).process_line
-    except (OSError, UnicodeDecodeError, RuntimeError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise ConfigurationError(f"--bpe-codes {path}: {reason}") from None
-
-
 @register_task("probing", dataclass=ProbingConfig)
 class ProbingTask(ClassificationTask):
     """SentEval's tasks (Conneau et al. 2018): classify a sentence; its bucket is its length.
@@ -240,8 +228,16 @@ class ProbingTask(ClassificationTask):
     @functools.cached_property
     def bpe(self) -> Callable[[str], str]:
         """What splits a line into subwords, by the codes of the training."""
-        path = self.cfg.bpe_codes
-        return load_bpe(path, lambda: self.state.codes) if path else str
+        if not self.cfg.bpe_codes:
+            return str
+        from subword_nmt.apply_bpe import BPE
+
+        try:
+            with exits_as_errors():
+                return BPE(io.StringIO("\n".join(self.state.codes))).process_line
+        except (OSError, UnicodeDecodeError, RuntimeError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise ConfigurationError(f"--bpe-codes {self.cfg.bpe_codes}: {reason}") from None
 
     def segment(self, sentence: str) -> List[str]:
         return self.bpe(sentence).split()
@@ -250,19 +246,19 @@ class ProbingTask(ClassificationTask):
         sentences = (self.segment(each.sentences[0]) for each in self.read_examples("train"))
         counts = Counter(chain.from_iterable(sentences))
         if self.cfg.dictionary:
+            given = f"--dictionary {self.cfg.dictionary}"
             symbols = load_dictionary(self.cfg.dictionary)
             if marks_of(symbols) and not marks_of(counts):
                 raise ConfigurationError(
-                    f"--dictionary {self.cfg.dictionary} has subwords, and the sentences have only "
-                    f"whole words, most of them unknown; give --bpe-codes, or sentences in subwords"
+                    f"{given} has subwords, and the sentences have only whole words, most of them "
+                    f"unknown; give --bpe-codes, or sentences in subwords"
                 )
             total = sum(counts.values())
             unknown = total - sum(counts[word] for word in symbols)
             if unknown > SHARE * total:
                 say(
-                    f"warning: --dictionary {self.cfg.dictionary} lacks {unknown:,} of the "
-                    f"{total:,} words of the training sentences; are they of its language, tokens "
-                    f"and case?"
+                    f"warning: {given} lacks {unknown:,} of the {total:,} words of the training "
+                    f"sentences; are they of its language, tokens and case?"
                 )
             # its own codes leave these whole; others make other subwords, and know them all as well
             whole = [word for word in symbols if not word.endswith("@@")]
@@ -270,8 +266,7 @@ class ProbingTask(ClassificationTask):
             if split > SHARE * len(whole):
                 say(
                     f"warning: --bpe-codes {self.cfg.bpe_codes} split {split:,} of the "
-                    f"{len(whole):,} whole words of --dictionary {self.cfg.dictionary}; give the "
-                    f"codes that it was made with"
+                    f"{len(whole):,} whole words of {given}; give the codes that it was made with"
                 )
             return symbols
         frequent = [word for word, count in counts.items() if count >= self.cfg.min_count]
