@@ -223,7 +223,8 @@ def load_trained(path: PathLike) -> Dict[str, Any]:
 def dictionary_of(settings: Any, side: str) -> Path:
     """Return the dictionary of a task by its settings; ``side`` is one of ``SIDES``."""
     folder = str(getattr(settings, "data", "")).split(os.pathsep)[0]
-    return Path(folder) / f"dict.{getattr(settings, side, None)}.txt"
+    of_probing = getattr(settings, "dictionary", None) if side == SIDES[0] else None
+    return Path(of_probing or Path(folder, f"dict.{getattr(settings, side, None)}.txt"))
 
 
 def words_of(dictionary: Path) -> Optional[str]:

@@ -11,6 +11,7 @@ from fairseq.models import build_model
 
 from capsnmt.cli import ConfigurationError
 from tests.sentences.systems import SMALL as OF_CLASSIFIERS
+from tests.sentences.systems import build as build_classifier
 from tests.sentences.systems import make_task
 from tests.support import EVERYWHERE, FIRST, NORM, SMALL, TASK, build, parse
 
@@ -163,6 +164,11 @@ def test_another_dictionary_and_matrices_that_are_one_here_are_warned_of(
         with caplog.at_level(logging.WARNING, logger="capsnmt"):
             build("capsnmt_transformer", "--share-all-embeddings", "--init-from", start)
         assert any(words in record.getMessage() for record in caplog.records), caplog.text
+    probing = make_task()
+    probing.cfg = Namespace(data="sentences", dictionary=str(tmp_path / "now" / "dict.en.txt"))
+    caplog.clear()
+    build_classifier("--init-from", path, task=probing)
+    assert "now/dict.en.txt is another dictionary" in caplog.text
 
 
 @pytest.mark.parametrize(
