@@ -18,7 +18,7 @@ chmod 755 "$work"
 clone="$work/mein Ordner ü/capsnmt"
 mkdir -p "$clone" "$work/home" "$work/tmp ü" "$work/locales"
 # Windows' git is set to this, and a clone of it may be used in WSL
-git -c core.autocrlf=true clone --quiet "$repository" "$clone"
+git -c core.autocrlf=true -c core.symlinks=false clone --quiet "$repository" "$clone"
 
 # In Turkish, q, w and x are no letters, and the capital of i is no I; a comma separates decimals.
 language=tr_TR.UTF-8

@@ -62,6 +62,11 @@ def test_the_citation_is_of_this_version_and_names_the_five_papers() -> None:
         assert f"{first['given-names']} {first['family-names']}" in readme
 
 
+def test_no_file_of_the_checkout_is_a_link() -> None:
+    """Git for Windows, whose clone may be used in WSL, makes a text file of it."""
+    assert not [path for path in REPO.glob("[!.]*") if path.is_symlink()]
+
+
 def test_the_page_on_hosts_names_every_extra() -> None:
     text = (REPO / "setup.py").read_text(encoding="utf-8")
     extras = set(re.findall(r'^ {8}"(\w+)": [A-Z]', text, re.MULTILINE))
