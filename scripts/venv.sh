@@ -139,9 +139,8 @@ use_venv() {
         said=$(python3 --version 2>&1) || said="no python3"
         die "host $host needs Python ${versions// / or }, and there is none on PATH ($said); install one"
       }
-      rm -rf "$venv"
       # in two steps, as venv hides the reason of the second
-      said=$({ "$python" -m venv --without-pip "$venv" && "$PYTHON" -m ensurepip --default-pip; } 2>&1) ||
+      said=$({ rm -rf "$venv" && "$python" -m venv --without-pip "$venv" && "$PYTHON" -m ensurepip --default-pip; } 2>&1) ||
         die "$venv cannot be made: ${said##*$'\n'}"
       installed=$stamp$'\n'
     fi

@@ -342,6 +342,16 @@ def test_an_environment_that_the_disk_does_not_hold_is_one_line_and_made_again(
         is_refusal(done.returncode, done.stderr, ".venv cannot be made: ", status=1)
 
 
+def test_an_environment_that_cannot_be_removed_is_one_line(checkout: Path) -> None:
+    """As that of another user: rm says so of each of its files."""
+    python_with(checkout, "")
+    (checkout / "bin" / "rm").unlink()
+    last = "rm: cannot remove 'two': Permission denied"
+    executable(checkout / "bin" / "rm", f'#!/bin/sh\necho one >&2; echo "{last}" >&2; exit 1\n')
+    done = environment_of(checkout)
+    is_refusal(done.returncode, done.stderr, f".venv cannot be made: {last}", status=1)
+
+
 @pytest.mark.parametrize(
     ("python", "compiler", "reason"),
     [
