@@ -22,7 +22,7 @@ from capsnmt.models.attention import (
 from capsnmt.models.selection import aggregates_heads, routes_scores
 from capsnmt.modules.attention import Attention
 from capsnmt.modules.disagreement import DisagreementRecord
-from capsnmt.modules.dropout import DropHead
+from capsnmt.modules.drop_head import DropHead
 from capsnmt.modules.head_aggregation import HeadComposition, HeadGate, HeadMixing, HeadRouting
 from capsnmt.modules.layer_aggregation import LayerConnection
 from capsnmt.modules.observation import observe_attentions, open_observer

@@ -12,7 +12,7 @@ torch.Size([7, 2, 512])
 from .attention import Attention
 from .capsule_attention import CapsuleAttention
 from .disagreement import record_disagreement
-from .dropout import DropHead
+from .drop_head import DropHead
 from .head_aggregation import HeadComposition, HeadGate, HeadMixing, HeadRouting
 from .layer_aggregation import TransparentMixture, layer_aggregation, layer_connection
 from .layer_aggregation.attention import AttentionResiduals, DepthAttention

@@ -9,9 +9,10 @@ from torch import Tensor, nn
 
 from capsnmt.modules.autocast import convert_once
 from capsnmt.modules.cache import Cache, Slots, append, keep, kept
-from capsnmt.modules.dropout import DropHead, Dropout
+from capsnmt.modules.drop_head import DropHead
+from capsnmt.modules.dropout import Dropout
 from capsnmt.modules.head_aggregation import HeadComposition, HeadGate, HeadMixing
-from capsnmt.modules.head_aggregation.mixing import Mixing
+from capsnmt.modules.head_aggregation.composed import Mixing
 from capsnmt.modules.masks import additive_mask
 from capsnmt.modules.observation import open_observer
 from capsnmt.modules.overrides import inherits

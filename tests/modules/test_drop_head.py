@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from capsnmt.modules.dropout import DropHead
+from capsnmt.modules.drop_head import DropHead
 from tests.modules.attention_oracle import ATTENTIONS, attention, oracle
 from tests.modules.compare import numbers
 from tests.support import EVERYWHERE, build, forward, sentences

@@ -9,7 +9,7 @@ from capsnmt import routing
 from capsnmt.modules.attention import Attention
 from capsnmt.modules.capsule_attention import CapsuleAttention
 from capsnmt.modules.disagreement import record_disagreement
-from capsnmt.modules.dropout import DropHead
+from capsnmt.modules.drop_head import DropHead
 from capsnmt.modules.head_aggregation import HeadComposition, HeadRouting
 from capsnmt.modules.layer_aggregation import (
     POSITION_WISE,

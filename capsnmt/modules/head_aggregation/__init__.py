@@ -2,9 +2,10 @@
 
 from capsnmt.modules.algorithms import OF_HEADS
 
+from .composed import HeadComposition
 from .gated import HeadGate
-from .mixing import HeadComposition, HeadMixing
 from .routing import HeadRouting
+from .talking import HeadMixing
 
 __all__ = ["HEAD_AGGREGATIONS", "HeadComposition", "HeadGate", "HeadMixing", "HeadRouting"]
 
