@@ -61,7 +61,8 @@ def check(runs: Sequence[Run]) -> None:
     The first run of each row and task is checked: other seeds have the same flags.
     """
     package_path()
-    for data in {run.data.folder: run.data for run in runs}.values():
+    translating = (run for run in runs if not run.settings.classifies)
+    for data in {run.data.folder: run.data for run in translating}.values():
         if edited := data.edited():
             more = f" and {len(edited) - 1} more" if len(edited) > 1 else ""
             say(

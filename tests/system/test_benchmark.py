@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import shutil
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -189,10 +190,9 @@ get_num_threads, set_num_threads = (lambda: 1), print
 
 
 def test_parts_go_on_after_failures_and_resume(tmp_path: Path) -> None:
-    program, path = tmp_path / "scripts" / "work.py", f"{tmp_path}:{REPO}"
-    program.parent.mkdir()
-    scripts = f"__path__.append({str(REPO / 'scripts')!r})\n"
-    program.with_name("__init__.py").write_text(scripts, "utf-8")
+    for folder in ("capsnmt", "scripts"):  # a checkout with one script more
+        shutil.copytree(REPO / folder, tmp_path / folder)
+    program = tmp_path / "scripts" / "work.py"
     (tmp_path / "torch.py").write_text(TORCH, "utf-8")
 
     def run(names: List[str], limit: str = "unlimited") -> Any:
@@ -200,7 +200,9 @@ def test_parts_go_on_after_failures_and_resume(tmp_path: Path) -> None:
         words = [sys.executable, "-m", "scripts.work", "--device", "cpu"]
         words += ["--output", tmp_path / "out"]
         return ran(
-            ["sh", "-c", f'ulimit -f {limit}; exec "$@"', "sh", *words], tmp_path, PYTHONPATH=path
+            ["sh", "-c", f'ulimit -f {limit}; exec "$@"', "sh", *words],
+            tmp_path,
+            PYTHONPATH=str(tmp_path),
         )
 
     first = run(["dies", "hangs", "right"])
