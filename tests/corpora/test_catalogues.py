@@ -131,7 +131,7 @@ def test_two_commands_at_once_fetch_a_wheel_once(wheel, tmp_path, monkeypatch):
     wheel.rename(tmp_path / "index" / WHEEL)
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
     monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "index"))
+    monkeypatch.setenv("PIP_FIND_LINKS", (tmp_path / "index").as_uri())  # pip splits at spaces
     words = ["--output", str(tmp_path / "text")]
     with ThreadPoolExecutor(2) as pool:
         assert [*pool.map(catalogues.main, [words, words])] == [0, 0]
