@@ -15,7 +15,6 @@ MANIFEST = "manifest.json"
 MAKE = "make it by capsnmt-prepare, or link it if it was moved"
 # what a launch reads: the data-bin, and the text of sets that are not trained on
 LAUNCHED = re.compile(r"bin/|raw/(?!train\.)")
-TRAINED_ON = re.compile(r"\w+/train\.")
 
 
 class FileRecord(records.Record, frozen=True, kw_only=True):
@@ -118,7 +117,7 @@ class PreparedData:
         return [
             name
             for name, known in self._files().items()
-            if LAUNCHED.match(name) and not TRAINED_ON.match(name)
+            if LAUNCHED.match(name) and not name.startswith("bin/train.")
             if (self.folder / name).is_file() and sha256(self.folder / name) != known.get("sha256")
         ]
 
