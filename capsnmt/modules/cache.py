@@ -57,9 +57,10 @@ class SearchState(Dict[str, Any]):
 
 
 class Slots(Dict[str, Tensor]):
-    """The cache of one attention in a :class:`SearchState`: keys and values ``[B, S, H, d_h]``.
+    """The cache of one attention in a :class:`SearchState`: keys and values ``[B, H, S, d_h]``.
 
-    What else an attention keeps is of hypotheses, ``[B k, ..]``.
+    Those of a head lie side by side, so that a matrix product copies none. What else an attention
+    keeps is of hypotheses, ``[B k, ..]``.
     """
 
     def __init__(self, search: SearchState) -> None:
@@ -72,36 +73,33 @@ class Slots(Dict[str, Tensor]):
         sentences, rows, slots = mask.shape
         both = []
         for name, new in (("prev_key", keys), ("prev_value", values)):
-            new = new.transpose(1, 2).unflatten(0, (sentences, rows)).squeeze(2)
+            new = new.squeeze(2).unflatten(0, (sentences, rows)).transpose(1, 2)
             written = self.get(name)
-            if written is None or written.size(1) < slots:
+            if written is None or written.size(2) < slots:
                 self[name] = enlarged(new, written, max(FIRST_SLOTS, 2 * slots))
-            written = self[name][:, :slots]
-            written[:, slots - rows :] = new
-            both.append(written.transpose(1, 2))
+            written = self[name][:, :, :slots]
+            written[:, :, slots - rows :] = new
+            both.append(written)
         return both[0], both[1], mask
 
 
 def enlarged(new: Tensor, written: Optional[Tensor], room: int) -> Tensor:
-    """Return slots ``[B, room, H, d_h]``, the first of which are written."""
-    larger = new.new_empty(new.size(0), room, *new.shape[2:])
+    """Return slots ``[B, H, room, d_h]``, the first of which are written."""
+    larger = new.new_empty(*new.shape[:2], room, new.size(-1))
     if written is not None:
-        larger[:, : written.size(1)] = written
+        larger[:, :, : written.size(2)] = written
     return larger
 
 
 def kept(cache: Cache) -> KeysValues:
     """Return what was kept in earlier steps."""
-    keys, values = cache["prev_key"], cache["prev_value"]
-    if isinstance(cache, Slots):
-        keys, values = keys.transpose(1, 2), values.transpose(1, 2)
-    return keys, values, cache.get("prev_key_padding_mask")
+    return cache["prev_key"], cache["prev_value"], cache.get("prev_key_padding_mask")
 
 
 def keep(cache: Cache, keys: Tensor, values: Tensor, padding: Optional[Tensor]) -> KeysValues:
     """Keep keys and values in place of earlier ones, and return them."""
     if isinstance(cache, Slots):
-        keys, values = (x.transpose(1, 2).contiguous() for x in (keys, values))
+        keys, values = keys.contiguous(), values.contiguous()
     cache["prev_key"], cache["prev_value"] = keys, values
     if padding is not None:
         cache["prev_key_padding_mask"] = padding
