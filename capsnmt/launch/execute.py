@@ -257,7 +257,9 @@ class _Execution:
 
     def describe(self, initial: Optional[InitialModel]) -> TrainingRecord:
         """Return what the training is made with."""
-        device = self.run.device
+        device, threads = self.run.device, self.run.device.threads
+        if device.workers == 1 and not device.gpus:  # torchrun chooses those of several processes
+            threads = threads or torch.get_num_threads()  # as the training has them
         name = f"{processor()}, {os.cpu_count()} cores"
         if device.gpus:  # a login node may have none
             name = torch.cuda.get_device_name(0) if torch.cuda.is_available() else "unknown"
@@ -268,7 +270,7 @@ class _Execution:
             data=self.data,
             device=str(device),
             device_name=name,
-            threads=device.threads,
+            threads=threads,
             precision=training_step.trained_precision(self.run),
             versions={
                 "python": platform.python_version(),

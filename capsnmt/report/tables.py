@@ -173,13 +173,14 @@ def training(runs: Runs) -> Table:
 
 
 def settings(rows: Sequence[TrainedRow]) -> Table:
-    """Return settings and precision in which each row differs from the first, by a run of each."""
+    """Return the settings, by a run of each, precisions and versions that differ from the first."""
     first, *others = rows
     lines = []
     for row in others:
         found = row_differences(first.runs[0].config, row.runs[0].config)
-        before, after = (" and ".join(each.precisions) for each in (first, row))
-        found += [("precision", before, after)] if before != after else []
+        for what, known in first.made_with.items():
+            before, after = (" and ".join(each) for each in (known, row.made_with[what]))
+            found += [(what, before, after)] if before != after else []
         changes = [
             f"{key} {NONE if was is None else was} → {NONE if now is None else now}"
             for key, was, now in found

@@ -117,9 +117,10 @@ def _differing(runs: Sequence[FinishedRun], rows: Sequence[TrainedRow]) -> Itera
         yield "training or validation texts"
     found = {key for run in runs for key, *_ in row_differences(runs[0].config, run.config)}
     yield from sorted(key for key in found if key.startswith(OF_NO_SYSTEM))
-    if len({each for x in rows for each in x.precisions}) > 1:
-        each = (f"{x.name} {' and '.join(x.precisions)}" for x in rows)
-        yield f"precisions ({'; '.join(each)})"
+    for what in rows[0].made_with:
+        made = {row.name: row.made_with[what] for row in rows}
+        if len({each for known in made.values() for each in known}) > 1:
+            yield f"{what} ({'; '.join(f'{x} ' + ' and '.join(made[x]) for x in made)})"
 
 
 def _test_set(

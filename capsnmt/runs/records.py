@@ -101,7 +101,7 @@ class Machine(Record, frozen=True, kw_only=True, rename="kebab"):
 
     device: str  # in words
     device_name: str  # of the hardware
-    threads: Optional[int] = None  # of each process; None: the launcher did not set them
+    threads: Optional[int] = None  # of each process; None: not known
     precision: Optional[str] = None  # of its arithmetic; older records have none
     versions: Dict[str, str]  # package -> version
 

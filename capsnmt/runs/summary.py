@@ -62,8 +62,9 @@ def summarise(folder: RunFolder, references: References = MappingProxyType({})) 
     ours = finished[given.seed]  # not a copy of it
     seeds = sorted(seed for seed, run in finished.items() if not differences_between(ours, run))
     row = TrainedRow(ours.row, [finished[seed] for seed in seeds])
-    if len(row.precisions) > 1:
-        say(f"warning: {row.name}: the mean is of seeds in {' and '.join(row.precisions)}")
+    for what, found in row.made_with.items():
+        if len(found) > 1:
+            say(f"warning: {row.name}: the mean is of {what} {' and '.join(found)}")
     initial = ours.training.initial
     initials = [finished[seed].training.initial for seed in seeds]
     summary = Summary(

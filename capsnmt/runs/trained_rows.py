@@ -29,6 +29,7 @@ FREE_FLAGS = {
 PERIODS = {"cosine": "lr-period-updates", "polynomial_decay": "total-num-update"}
 FREE_IN_GENERATION = {"batch-size", "max-sentences", "max-tokens"}  # they change no translation
 FREE_IN_SCORING = {"metrics", "significance", "samples"}  # they change no score
+COMPUTING = ("torch", "fairseq")  # whose version may change what a training computes
 # what no system of a comparison should have to itself, by the beginnings of keys: updates and their
 # text, and what makes text of a model; how subwords are joined depends on the data
 OF_NO_SYSTEM = ("batch.", "train.max-update", "average.", "generate.", "score.detokenize")
@@ -194,11 +195,14 @@ class TrainedRow:
         return spread(present) if present else None
 
     @property
-    def precisions(self) -> List[str]:
-        """The known precisions of its runs, for which ``auto`` may have chosen others."""
+    def made_with(self) -> Dict[str, List[str]]:
+        """The known precisions, for which ``auto`` may have chosen others, and versions."""
         parts = [(run, part) for run in self.runs for part in run.training.parts]
-        found = {part.precision or run.settings.precision or "fp32" for run, part in parts}
-        return sorted(found - {"auto"})  # of a record that says no more
+        asked = {part.precision or run.settings.precision or "fp32" for run, part in parts}
+        found = {"precisions": asked - {"auto"}}  # of a record that says no more
+        for name in COMPUTING:
+            found[f"versions of {name}"] = {part.versions.get(name, "") for _, part in parts} - {""}
+        return {what: sorted(each) for what, each in found.items()}
 
     def by_length(self, test_set: str) -> Dict[str, Spread]:
         """BLEU of each bucket of source lengths that has sentences, over the seeds."""
@@ -215,18 +219,17 @@ class TrainedRow:
     def speed_against(self, baseline: "TrainedRow") -> Optional[float]:
         """Training speed relative to the baseline's.
 
-        **D**: ``None`` unless all runs had the same precision, and all their parts the same device
-        and number of threads: any other ratio compares machines, not models.
+        **D**: ``None`` unless all runs had the same precision, and all their parts the same device,
+        number of threads and versions: any other ratio compares machines or code, not models.
         """
-        machines = {
-            # older records have no threads
-            (each.device, each.device_name, each.threads or run.config.device.threads)
-            for run in [*self.runs, *baseline.runs]
-            for each in run.training.parts
-        }
-        precisions = {*self.precisions, *baseline.precisions}
+        parts = [(run, x) for run in [*self.runs, *baseline.runs] for x in run.training.parts]
+        # older records have no threads
+        threads = {x.threads or run.config.device.threads for run, x in parts}
+        machines = {(x.device, x.device_name, *sorted(x.versions.items())) for _, x in parts}
+        precisions = {x for row in (self, baseline) for x in row.made_with["precisions"]}
         own, other = self.tokens_per_second, baseline.tokens_per_second
-        if max(len(machines), len(precisions)) > 1 or own is None or not other:
+        differ = max(len(threads), len(machines), len(precisions)) > 1
+        if differ or own is None or not other:
             return None
         return own / other
 

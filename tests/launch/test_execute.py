@@ -62,6 +62,16 @@ def test_a_complete_run_is_left_as_it_is_and_only_what_was_lost_is_made_again(
     assert again.count(": complete") == 2  # of the training and the average
 
 
+def test_threads_that_no_flag_chose_are_known(
+    launch: Launch, words: List[str], tmp_path: Path
+) -> None:
+    """Two rows launched with other OMP_NUM_THREADS had a ratio of their speeds."""
+    at = words.index("--threads")
+    launch(*words[:at], *words[at + 2 :])
+    training = records.load(tmp_path / "runs" / "row" / "seed-1" / "training.json")
+    assert training["threads"] == torch.get_num_threads()
+
+
 @pytest.mark.parametrize("more", [(), ("--set", "train.max-epoch=2")], ids=["over", "goes on"])
 def test_the_launcher_of_a_training_loads_one_checkpoint(
     more: Tuple[str, ...], launch: Launch, words: List[str], run: Path, monkeypatch: Any

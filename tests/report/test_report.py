@@ -313,7 +313,8 @@ def compared(output: Path, folders: Sequence[str]) -> Path:
 
 
 @pytest.mark.parametrize(
-    "key", ["device", "device-name", "threads", "precision", "earlier", "older", "no times"]
+    "key",
+    ["device", "device-name", "threads", "versions", "precision", "earlier", "older", "no times"],
 )
 def test_speeds_of_different_machines_have_no_ratio(output: Path, key: str) -> None:
     run, speed = output / RUN, "57/s"
@@ -327,7 +328,7 @@ def test_speeds_of_different_machines_have_no_ratio(output: Path, key: str) -> N
     elif key == "older":  # its training.json has no threads
         edit(run / "config.json", lambda config: config["device"].update(threads=2))
     else:
-        other = 2 if key == "threads" else "other"
+        other = {"threads": 2, "versions": {"torch": "2.2.2"}}.get(key, "other")
 
         def change(training: Dict[str, Any]) -> None:
             parts = {each: training[each] for each in ("device", "device-name", "versions")}
@@ -335,6 +336,8 @@ def test_speeds_of_different_machines_have_no_ratio(output: Path, key: str) -> N
             training.update({key: earlier if key == "earlier" else other})
 
         edit(run / "training.json", change)
+    marked = "different versions of torch (baseline 2.13.0; em\\_routing 2.2.2)" in page([output])
+    assert marked == (key == "versions")
     assert table([output])[1][2] == speed
 
 
@@ -358,7 +361,7 @@ def test_the_settings_of_classifiers_are_said_where_they_differ(tmp_path: Path) 
         for path in (tmp_path / "both" / task).glob("seed-*"):
             put("config.json", "settings", "train", "dropout", value=0.3)(path)
             put("config.json", "settings", "precision", value="fp16")(path)
-    line = "| both | train.dropout – → 0.3; precision fp32 → fp16 |"
+    line = "| both | train.dropout – → 0.3; precisions fp32 → fp16 |"
     assert page([tmp_path]).count(line) == 2
 
 

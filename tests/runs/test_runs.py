@@ -324,7 +324,7 @@ def test_seeds_of_several_precisions_are_named(
         put("config.json", "settings", "precision", value=setting)(run.path)
         put("training.json", "precision", value=precision)(run.path)
     assert summary_of(runs[0])["seeds"] == [1, 2, 3]
-    warning = "warning: em_routing: the mean is of seeds in bf16 and fp32"
+    warning = "warning: em_routing: the mean is of precisions bf16 and fp32"
     assert warning in capsys.readouterr().err
     assert "different precisions (em\\_routing bf16 and fp32)" in page([tmp_path])
 
