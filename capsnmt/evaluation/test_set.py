@@ -82,10 +82,11 @@ def read_test_set(outputs: Sequence[Output], settings: Settings) -> TestSet:
         _compare_forms(output.label, output.hypotheses, named)
         if tokens:
             _compare_forms(f"{output.label} as tokens", output.tokens, tokens)
-    found = [(each.label, each.hypotheses) for each in outputs]
-    if outputs[0].sources is None:  # a decoding may be perfect, as of a made-up task
-        found += zip(names, references)
-    warn_of_copies(found, "translations")
+    translations = [(each.label, each.hypotheses) for each in outputs]
+    texts, plain_text = [*zip(names, references)], outputs[0].sources is None
+    # a decoding may be perfect, as of a made-up task
+    for group in [translations + texts] if plain_text else [translations, texts]:
+        warn_of_copies(group, "text")
     return TestSet(
         names,
         references,

@@ -13,7 +13,7 @@ import torch
 import yaml
 
 from capsnmt import process, records
-from capsnmt.cli import ConfigurationError, ExecutionError, Stopped, require
+from capsnmt.cli import ConfigurationError, ExecutionError, Stopped, require, say
 from capsnmt.files import atomic_writer, locked
 from capsnmt.launch import own_data, plan, slurm
 from capsnmt.launch.execute import execute, script, set_up
@@ -72,6 +72,12 @@ def show(options: Namespace, runs: Sequence[Run], report: Sequence[str]) -> None
     jobs = options.slurm
     for run in runs:
         print(script(run) if jobs is None else slurm.job_script(run, jobs), end="")
+        other = run.initial
+        if other is not None and run.start is None and not other.exists:
+            say(
+                f"warning: {run.title}: init-from {run.config.initial} has no run in {other}: the "
+                f"plan takes {run.initial_model}, by the settings of {run.config.row}"
+            )
     if report:
         print(f"\n# report\n{'' if jobs is None else '# '}{shlex.join(report)}")
 

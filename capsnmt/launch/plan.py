@@ -5,6 +5,7 @@ import re
 import shlex
 from argparse import Namespace
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
@@ -295,7 +296,8 @@ def _in_order(runs: Sequence[Run]) -> List[Run]:
         for folder in run.earlier():
             if folder.path in named:
                 add(named[folder.path], (*later, path))
-        ordered.setdefault(path, run)
+        first = None if run.initial is None else named.get(run.initial.path)
+        ordered.setdefault(path, replace(run, start=None if first is None else first.config))
 
     for run in runs:
         add(run)

@@ -24,6 +24,7 @@ class Run:
     config: RunConfig
     folder: RunFolder
     resumed: bool = False  # by its config.json alone
+    start: Optional[RunConfig] = None  # of the run that it starts from, if launched with it
 
     @classmethod
     def read(cls, path: Path) -> "Run":
@@ -83,7 +84,8 @@ class Run:
         other = self.initial
         if other is None:
             return None
-        return other.model(other.read_config() if other.exists else self.config)
+        known = other.read_config() if other.exists else self.config
+        return other.model(self.start or known)
 
     def of(self, row: str) -> RunFolder:
         """The folder of another row with the same task and seed."""

@@ -53,8 +53,11 @@ WARNINGS: Dict[str, Any] = {
     ],
     "{lower} has no capital letter, and {reference} has": ["{lower}", "--input", "plain"],
     "{small} has no capital letter, and {good} has": ["{good}", "--reference", "{small}"],
-    "a ({copy}) has the translations of a ({good})": ["a={good},{copy}"],
-    "{reference} has the translations of x": ["x={reference}", "--input", "plain"],
+    "a ({copy}) has the text of a ({good})": ["a={good},{copy}"],
+    "{reference} has the text of x": ["x={reference}", "--input", "plain"],
+    "{reference} has the text of {reference}; is it a copy?": [
+        *("{good}", "--reference", "{reference}", "--reference", "{reference}")
+    ],
     "b has the scores of COMET of a; is it a copy?": [
         *("a={good}", "b={half}", "--segment-scores", "COMET", "a={numbers}", "b={numbers}")
     ],

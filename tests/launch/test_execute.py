@@ -269,6 +269,7 @@ def test_a_row_starts_from_the_trained_other(
     base, run = (tmp_path / "runs" / name / "seed-1" for name in ("row", "started"))
     refused = launch(*words, status=2)
     assert f"init-from row has no finished run in {base} with the same" in refused
+    assert f"init-from row has no run in {base}: the plan takes" in launch(*words, "--dry-run")
 
     shutil.copytree(launched / "runs" / "row", base.parent)
     (base / "averaged.pt").rename(tmp_path / "away.pt")

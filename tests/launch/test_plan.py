@@ -57,7 +57,7 @@ def test_the_name_of_a_row_may_have_a_dot(
     monkeypatch.chdir(tmp_path)
     for name in ("base_0.1", "base_0"):
         (own / f"{name}.yaml").write_text("extends: multi30k/baseline\ndataset: mine\n")
-    (own / "started.yaml").write_text(f"extends: base_0\ninit-from: {named}\n")
+    (own / "started.yaml").write_text(f"extends: base_0\ninit-from: {named}\naverage: null\n")
     text = plan("--dataset", "mine", "--cpu", "--rows", "base_0.1,base_0,started")
     assert "--init-from runs/mine/base_0.1/seed-1/averaged.pt " in trainings(text)[-1]
 
