@@ -114,6 +114,14 @@ can_build() {
     die "$headers/Python.h, with which $("$1" --version) builds fairseq, does not exist; install it (on Debian python3-dev)"
 }
 
+# give_back VENV : undoes the renewal of an environment that has failed or was killed, but for its log
+give_back() {
+  if [ -e "$1.old" ] && [ ! -e "$1/installed" ]; then
+    mv -f "$1/installation.log" "$1.old" 2>/dev/null || true
+    rm -rf "$1" && mv "$1.old" "$1"
+  fi
+}
+
 # use_venv HOST [EXTRAS] : brings the environment of a host up to date and sets PYTHON
 # EXTRAS is a comma list (default: fairseq,demo,dev). An environment that has more satisfies it.
 use_venv() {
@@ -128,6 +136,7 @@ use_venv() {
   (
     exec 9<"$constraints"
     ! command -v flock >/dev/null || flock 9 || true
+    give_back "$venv"
     stamp=$(cat "$REPO/setup.py" "$constraints" | cksum)
     # The stamp, then the extras that are installed.
     installed=$(cat "$venv/installed" 2>/dev/null) || installed=
@@ -139,8 +148,11 @@ use_venv() {
         said=$(python3 --version 2>&1) || said="no python3"
         die "host $host needs Python ${versions// / or }, and there is none on PATH ($said); install one"
       }
-      # in two steps, as venv hides the reason of the second
-      said=$({ rm -rf "$venv" && "$python" -m venv --without-pip "$venv" && "$PYTHON" -m ensurepip --default-pip; } 2>&1) ||
+      # as without a network; beside it the new one cannot be made, as its programs know where they are
+      trap 'give_back "$venv"' EXIT
+      # venv and ensurepip are two steps, as venv hides the reason of the second
+      said=$({ rm -rf "$venv.old" && { [ -z "$installed" ] || mv "$venv" "$venv.old"; } && rm -rf "$venv" &&
+        "$python" -m venv --without-pip "$venv" && "$PYTHON" -m ensurepip --default-pip; } 2>&1) ||
         die "$venv cannot be made: ${said##*$'\n'}"
       installed=$stamp$'\n'
     fi
@@ -161,6 +173,7 @@ use_venv() {
     install_project "$PYTHON" "$missing" -c "$constraints"
     installed=${installed#*$'\n'}
     printf '%s\n%s\n' "$stamp" "${installed:+$installed,}$missing" >"$venv/installed"
+    rm -rf "$venv.old"
   )
 }
 

@@ -25,7 +25,7 @@ OF_THE_MACHINE = re.compile(r"PIP_|UV_|.*_CA_BUNDLE$|SSL_CERT|.*_PROXY$|.*_proxy
 UV = Path(sys.prefix, "bin", "uv")
 TOOLS = (
     *("bash", "cat", "cksum", "cut", "dirname", "env", "flock", "grep", "head", "mktemp"),
-    *("nproc", "readlink", "rm", "sed", "tail", "tee"),
+    *("mv", "nproc", "readlink", "rm", "sed", "tail", "tee"),
 )
 
 
@@ -340,6 +340,23 @@ def test_an_environment_that_the_disk_does_not_hold_is_one_line_and_made_again(
     for _ in range(2):
         done = environment_of(checkout, *limited)
         is_refusal(done.returncode, done.stderr, ".venv cannot be made: ", status=1)
+
+
+def test_an_environment_that_cannot_be_renewed_stays(checkout: Path) -> None:
+    """As without a network, or killed: then the next start gives it back."""
+    complete(checkout)
+    python_with(checkout, "")
+    with (checkout / "setup.py").open("a", encoding="utf-8") as file:
+        file.write("# another dependency\n")
+    environment = checkout / ".venv"
+    for killed in (False, True):
+        if killed:
+            environment.rename(checkout / ".venv.old")
+            environment.mkdir()
+        done = environment_of(checkout, "bash", "-c", 'ulimit -f 40; exec "$@"', "-")
+        is_refusal(done.returncode, done.stderr, ".venv cannot be made: ", status=1)
+        assert ran([environment / "bin" / "ruff", "check"]).stdout == "ruff check\n"
+        assert [*checkout.glob(".venv*")] == [environment]
 
 
 def test_an_environment_that_cannot_be_removed_is_one_line(checkout: Path) -> None:
