@@ -22,6 +22,7 @@ from scripts.results import COMPARISONS
 REPO = Path(__file__).parents[1]
 DOCS = REPO / "docs"
 ARCHIVE, SPEED = DOCS / "results_archive.md", DOCS / "speed_measurements.md"
+MAIN = "multi30k_lowercase"  # the data set of most rows, whose tables are apart
 TEST_SETS = ("test_2016_flickr", "test_2017_flickr")
 T_OF_THREE = 4.303  # 97.5% quantile of Student's t with two degrees of freedom
 LOWEST, HIGHEST = -5, 4.2  # BLEU; a row outside is named at the edge
@@ -53,24 +54,36 @@ def differences() -> Dict[str, List[List[float]]]:
     return rows
 
 
-def kept_rows() -> Dict[str, List[FinishedRun]]:
+def other_texts() -> str:
+    """Return the tables of the other data sets of which a row beside the baseline is kept."""
+    folders = sorted(path.parent for path in (REPO / "results").glob(f"*/{COMPARISONS}"))
+    parts = [
+        f"### {folder.name}\n\n{differences_to_baseline(folder.name)}\n{finished(folder.name)}\n"
+        f"{costs(folder.name)}"
+        for folder in folders
+        if folder.name != MAIN and kept_comparisons(folder.name)
+    ]
+    return "\n".join(parts)
+
+
+def kept_rows(dataset: str) -> Dict[str, List[FinishedRun]]:
     """Return the finished runs of each row, the baseline's first."""
     rows: Dict[str, List[FinishedRun]] = {}
-    for path in sorted((REPO / "results").glob("multi30k_lowercase/*/seed-*/config.json")):
+    for path in sorted((REPO / "results" / dataset).glob("*/seed-*/config.json")):
         run = FinishedRun(path.parent)
         rows.setdefault(run.row, []).append(run)
     return dict(sorted(rows.items(), key=lambda each: (each[0] != "baseline", each[0])))
 
 
-def finished() -> str:
+def finished(dataset: str = MAIN) -> str:
     """Return the table of the finished trainings, and the mean of each row with several seeds."""
-    rows, lines = kept_rows(), []
+    rows, lines = kept_rows(dataset), []
+    tests = [*next(iter(rows.values()))[0].settings.data.test_sets]
     for row, runs in rows.items():
         of_row = []
         for run in runs:
             known = records.load(run.folder.path / "facts.json")
             updates, most = known["updates"], run.settings.updates
-            tests = run.settings.data.test_sets
             scores = [
                 run.output(x).scores[metric].score for metric in (MULTI_BLEU, "chrf") for x in tests
             ]
@@ -90,23 +103,24 @@ def finished() -> str:
             seeds = ", ".join(str(run.seed) for run in runs)
             lines.append([Markdown(f"`{row}`"), seeds, "", "", *cells, ""])
     header = ["row", "seed", "updates", "ended by"]
-    header += [f"{metric} {x}" for metric in ("tokenised BLEU", "chrF2") for x in TEST_SETS]
+    header += [f"{metric} {x}" for metric in ("tokenised BLEU", "chrF2") for x in tests]
     header.append("commit")
     return f"{Table([*map(Markdown, header)], lines, numeric=4)}\n"
 
 
-def costs() -> str:
+def costs(dataset: str = MAIN) -> str:
     """Return the table of what each row costs, and its lowest validation loss.
 
     Δ is the difference to the baseline of the same seed: until both end, until as many updates as
     the baseline made, and until the row's share of them, which it makes in the time of the
-    baseline. Updates of an initial model count.
+    baseline. Updates of an initial model count. The speeds were measured on the main data set.
     """
     speeds = dict(tables(SPEED.read_text("utf-8")))["row, updates per second, published recipe"]
-    rows, lines = kept_rows(), []
+    rows, lines = kept_rows(dataset), []
     baselines = {run.seed: run for run in rows["baseline"]}
     for row, runs in rows.items():
-        speed = speeds.get(row, {}).get("of the baseline", "")  # of some it is not measured
+        known = speeds.get(row, {}) if dataset == MAIN else {}
+        speed = known.get("of the baseline", "")  # of some it is not measured
         cells = [mean_of([lowest_loss(run) for run in runs], ".3f")]
         for share in (None, 1.0, float(speed) if speed else 0.0):
             found = []
@@ -135,18 +149,18 @@ def lowest_loss(run: FinishedRun, updates: float = math.inf) -> float:
     return min(loss for update, loss in run.curve.valid.items() if update <= updates)
 
 
-def kept_comparisons() -> Dict[str, List[Comparison]]:
+def kept_comparisons(dataset: str = MAIN) -> Dict[str, List[Comparison]]:
     """Return the comparisons of the kept rows, by test set, and of the mean over the sets."""
-    path = REPO / "results" / "multi30k_lowercase" / COMPARISONS
+    path = REPO / "results" / dataset / COMPARISONS
     return records.read(path, Dict[str, List[Comparison]])
 
 
-def differences_to_baseline() -> str:
+def differences_to_baseline(dataset: str = MAIN) -> str:
     """Return the table of all rows against the baseline, in BLEU and chrF.
 
     Marks are by Holm's correction over all tests of the table in BLEU, and over all in chrF.
     """
-    found = kept_comparisons()
+    found = kept_comparisons(dataset)
     cells: Dict[str, Dict[str, List[str]]] = {}
     for metric in ("bleu", "chrf"):
         for test, rows in corrected_together(found, metric).items():

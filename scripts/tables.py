@@ -139,6 +139,7 @@ PAGES = {
         result_tables.differences_to_baseline,
         result_tables.finished,
         result_tables.costs,
+        result_tables.other_texts,
     ],
     result_tables.ARCHIVE: [result_tables.summary],
 }

@@ -105,7 +105,9 @@ def parse_system(argument: str) -> Tuple[str, List[str]]:
         raise ConfigurationError(f"{name!r} is no name of a system; give NAME=PATH")
     paths = split_paths(files)
     if not all(paths) or len(set(paths)) < len(paths):
-        raise ConfigurationError(f"{argument} has an empty or repeated file; give one per seed")
+        raise ConfigurationError(
+            f"{argument} has an empty or repeated file; give one per seed, of paths without a comma"
+        )
     return name, paths
 
 

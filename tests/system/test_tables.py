@@ -32,6 +32,28 @@ def test_a_seed_without_its_baseline_has_costs_and_no_difference(
     assert not cells["| `mlmha`"][5].strip()
 
 
+def test_other_texts_have_tables_once_a_row_is_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = result_tables.REPO / "results" / result_tables.MAIN
+    monkeypatch.setattr(result_tables, "REPO", tmp_path)
+    other = tmp_path / "results" / "other"
+    other.mkdir(parents=True)
+    (other.parent / kept.name).symlink_to(kept)
+    (other / "baseline").symlink_to(kept / "baseline")
+    (other / "comparisons.json").write_text("{}", "utf-8")
+    assert result_tables.other_texts() == ""
+    (other / "comparisons.json").unlink()
+    for name in ("mlmha", "comparisons.json"):
+        (other / name).symlink_to(kept / name)
+    found = result_tables.other_texts()
+    assert [x for x in found.splitlines() if x.startswith("#")] == ["### other"]
+    assert result_tables.differences_to_baseline() in found
+    mean = [line for line in result_tables.finished().splitlines() if "`mlmha` | 1, 2, 3" in line]
+    assert {*mean} <= {*found.splitlines()}
+    assert "| `mlmha` | 3 | 3,359,232 |  |" in found  # its speed is that of another text
+
+
 def test_only_what_is_between_the_markers_is_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
