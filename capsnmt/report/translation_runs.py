@@ -28,6 +28,7 @@ from capsnmt.runs.trained_rows import (
     data_differences,
     find_sweeps,
     group,
+    made_otherwise,
     row_differences,
     source_lengths,
 )
@@ -117,10 +118,7 @@ def _differing(runs: Sequence[FinishedRun], rows: Sequence[TrainedRow]) -> Itera
         yield "training or validation texts"
     found = {key for run in runs for key, *_ in row_differences(runs[0].config, run.config)}
     yield from sorted(key for key in found if key.startswith(OF_NO_SYSTEM))
-    for what in rows[0].made_with:
-        made = {row.name: row.made_with[what] for row in rows}
-        if len({each for known in made.values() for each in known}) > 1:
-            yield f"{what} ({'; '.join(f'{x} ' + ' and '.join(made[x]) for x in made)})"
+    yield from made_otherwise(rows)
 
 
 def _test_set(

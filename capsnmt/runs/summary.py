@@ -21,6 +21,7 @@ from capsnmt.runs.trained_rows import (
     data_differences,
     differences_between,
     file_differences,
+    made_otherwise,
     row_differences,
 )
 
@@ -62,9 +63,8 @@ def summarise(folder: RunFolder, references: References = MappingProxyType({})) 
     ours = finished[given.seed]  # not a copy of it
     seeds = sorted(seed for seed, run in finished.items() if not differences_between(ours, run))
     row = TrainedRow(ours.row, [finished[seed] for seed in seeds])
-    for what, found in row.made_with.items():
-        if len(found) > 1:
-            say(f"warning: {row.name}: the mean is of {what} {' and '.join(found)}")
+    for what in made_otherwise([row]):
+        say(f"warning: the mean is of seeds with different {what}")
     initial = ours.training.initial
     initials = [finished[seed].training.initial for seed in seeds]
     summary = Summary(
@@ -158,7 +158,10 @@ def _comparisons(row: TrainedRow, references: References) -> Dict[str, List[Comp
 
     from capsnmt.runs.comparison import compare_rows
 
-    found = compare_rows([TrainedRow(name, runs), row], references)
+    both = [TrainedRow(name, runs), row]
+    for what in made_otherwise(both):
+        say(f"warning: {first.row} is compared with {name} over different {what}")
+    found = compare_rows(both, references)
     if found is None:
         return {}
     several = {"mean": found.comparisons} if len(found.test_sets) > 1 else {}

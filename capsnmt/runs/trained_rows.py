@@ -234,6 +234,15 @@ class TrainedRow:
         return own / other
 
 
+def made_otherwise(rows: Sequence[TrainedRow]) -> Iterator[str]:
+    """Yield the precisions and versions that are not the same in all rows, with those of each."""
+    for what in rows[0].made_with:
+        known = {row.name: row.made_with[what] for row in rows}
+        if len({each for found in known.values() for each in found}) > 1:
+            texts = (f"{name} {' and '.join(found)}" for name, found in known.items())
+            yield f"{what} ({'; '.join(texts)})"
+
+
 def source_lengths(
     rows: Sequence[TrainedRow], test_set: str
 ) -> Optional[Tuple[str, Mapping[str, int]]]:

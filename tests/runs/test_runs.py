@@ -324,7 +324,7 @@ def test_seeds_of_several_precisions_are_named(
         put("config.json", "settings", "precision", value=setting)(run.path)
         put("training.json", "precision", value=precision)(run.path)
     assert summary_of(runs[0])["seeds"] == [1, 2, 3]
-    warning = "warning: em_routing: the mean is of precisions bf16 and fp32"
+    warning = "the mean is of seeds with different precisions (em_routing bf16 and fp32)"
     assert warning in capsys.readouterr().err
     assert "different precisions (em\\_routing bf16 and fp32)" in page([tmp_path])
 
@@ -427,7 +427,11 @@ def test_a_row_has_its_difference_to_the_baseline_that_is_finished(
     assert summarise(run, references).comparisons == found.comparisons
     other = "em_routing was trained on other data than baseline: 1 file(s) differ, such as data: d"
     assert other in capsys.readouterr().err
+    put("training.json", "precision", value="bf16")(run.path)
     put("config.json", "settings", "train", "max-update", value=50)(run.path)
+    assert summarise(run, references).comparisons == found.comparisons
+    over = "em_routing is compared with baseline over different precisions (baseline fp32; em_rou"
+    assert over in capsys.readouterr().err
     assert summarise(run, references).comparisons == found.comparisons
     assert "em_routing has train.max-update 50, and baseline 40: they" in capsys.readouterr().err
     add_seed(tmp_path / "baseline/seed-1", tmp_path / "baseline", 2, 42.0, lr=0.5)
