@@ -97,6 +97,7 @@ def warn_where_training_starts(changed: Changed) -> None:
     So do ``--finetune-from-model``, ``--restore-file`` and a training that resumes.
     """
     from fairseq import checkpoint_utils
+    from fairseq.tasks import FairseqTask
     from fairseq.trainer import Trainer
 
     original, read = Trainer.load_checkpoint, checkpoint_utils.load_checkpoint_to_cpu
@@ -107,6 +108,9 @@ def warn_where_training_starts(changed: Changed) -> None:
             state = read(path, *args, **kwargs)
             cfg, names = state.get("cfg"), state.get("model") or ()
             known = {**state, "cfg": cfg and OmegaConf.to_container(cfg)}
+            if type(self.task).load_state_dict is not FairseqTask.load_state_dict:
+                # it may refuse what fairseq saves of it, and compares with nothing
+                self.task.load_state_dict(state.get("task_state") or {})
             warn_of_differences(str(path), known, names, self.cfg.model, self.task, changed)
             return state
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 from pathlib import Path
 from typing import Callable, Dict
 
@@ -12,7 +13,7 @@ from capsnmt import records
 from capsnmt.cli import ConfigurationError
 from capsnmt.models import CapsnmtTransformer
 from capsnmt.sentences.evaluate import main as evaluate
-from tests.commands import ON_CPU, in_two, succeed, train
+from tests.commands import ON_CPU, command, in_two, succeed, train
 from tests.support import PLUGIN
 
 pytestmark = pytest.mark.system
@@ -104,6 +105,33 @@ def test_two_processes_log_the_measures_of_all_examples(logic: Path, tmp_path: P
         assert float(logged[name]) == pytest.approx(result["splits"]["valid"][name], abs=2e-3)
     host = [logic, "--user-dir", PLUGIN, "--task", "logical_inference", "--path", *trained]
     succeed("fairseq_cli.validate", *host, "--batch-size", 8)
+
+
+def test_a_training_does_not_resume_with_other_words_or_classes(
+    senteval: Path, tmp_path: Path
+) -> None:
+    """As many others fit the model; of another number fairseq says that architectures differ."""
+
+    def training(data: Path, *flags: object) -> subprocess.CompletedProcess:
+        return command(
+            *("fairseq_cli.train", data, "--user-dir", PLUGIN, *ON_CPU, *flags),
+            *("--task", "probing", "--probing-task", "BShift", "--batch-size", 4),
+            *("--arch", "probing_transformer_tiny", "--criterion", "sentence_classification"),
+            *("--optimizer", "adam", "--max-update", 2, "--save-dir", tmp_path / "run"),
+        )
+
+    assert training(senteval).returncode == 0
+    text = (senteval / "bigram_shift.txt").read_text("utf-8")
+    others = tmp_path / "bigram_shift.txt"
+    for kind, old, new, *flags in (
+        ("classes", "\tI\t", "\tX\t"),
+        ("symbols", "wholes", "unions"),
+        ("symbols", "", "", "--min-count", 99),
+    ):
+        others.write_text(text.replace(old, new), encoding="utf-8")
+        done = training(tmp_path, *flags)
+        assert done.returncode != 0
+        assert done.stderr.splitlines()[-1].startswith(f"the {kind} of the checkpoint")
 
 
 @pytest.mark.one_host  # test_classifier.py takes an encoder over on both
