@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any, Dict, List, Sequence
 
 from capsnmt import records
-from capsnmt.cli import ConfigurationError, OneLineParser, add_mirrors, comma_list, command, say
+from capsnmt.cli import ConfigurationError, OneLineParser, add_mirrors, comma_list, command
 from capsnmt.files import locked, replacing, sha256
-from capsnmt.forms import SHARE
 from capsnmt.sentences.examples import MANIFEST, Example, existing, read_fields
 
 DESCRIPTION = "SentEval's probing tasks (Conneau et al. 2018)"
@@ -82,15 +81,11 @@ def read_task(folder: Path, name: str) -> Dict[str, List[Example]]:
         if mark not in of_mark:
             example.reject(f"unknown split {mark!r}; give {FIELDS[0]}")
         splits[of_mark[mark]].append(example)
-    trained = {each.sentences for each in splits["train"]}
     for split, examples in splits.items():
         if not examples:
             raise ConfigurationError(
                 f"{path}: no {split} split: no line begins with {SPLITS[split]}"
             )
-        known = sum(each.sentences in trained for each in examples)
-        if split != "train" and known > SHARE * len(examples):
-            say(f"warning: {path}: {known:,} of {len(examples):,} {split} sentences are trained on")
     return splits
 
 

@@ -1,5 +1,6 @@
 """The tasks ``probing`` and ``logical_inference``: classes, dictionary, encoded splits."""
 
+import contextlib
 import functools
 import io
 import logging
@@ -126,8 +127,8 @@ class ClassificationTask(FairseqTask):
             if used != value:
                 raise ConfigurationError(
                     f"the {name} of the checkpoint ({len(value)}) are not those of the data "
-                    f"({len(used)}): resume with the data it was trained on, or give another "
-                    f"--save-dir"
+                    f"({len(used)}): resume with the data it was trained on, give another "
+                    f"--save-dir, or start from it by --init-from"
                 )
         super().load_state_dict(state_dict)
 
@@ -169,6 +170,8 @@ class ClassificationTask(FairseqTask):
             if example.label not in index:
                 known = ", ".join(list(index)[:10]) + (", .." if len(index) > 10 else "")
                 example.reject(f"the label {example.label!r} is not in the training data: {known}")
+        if split != "train":
+            self._say_known(split, examples)
         self.datasets[split] = ClassificationDataset(
             [tuple(map(self.encode, example.sentences)) for example in examples],
             [index[example.label] for example in examples],
@@ -177,6 +180,17 @@ class ClassificationTask(FairseqTask):
             shuffle=split == "train",
         )
         logger.info("%s: %s examples, %s classes", split, len(examples), len(index))
+
+    def _say_known(self, split: str, examples: Sequence[Example]) -> None:
+        """Warn of examples that are trained on, with their sentences in either order."""
+        with contextlib.suppress(ConfigurationError):  # a folder to evaluate on may have no others
+            trained = {frozenset(each.sentences) for each in self.read_examples("train")}
+            known = sum(frozenset(each.sentences) in trained for each in examples)
+            if known:
+                say(
+                    f"warning: {self.cfg.data}: {known:,} of {len(examples):,} {split} examples "
+                    f"are trained on"
+                )
 
 
 @dataclass

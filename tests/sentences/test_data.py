@@ -246,18 +246,6 @@ def test_a_bad_file_is_one_line_with_its_name(
     assert message in line
 
 
-def test_sentences_of_the_test_that_are_trained_on_are_counted(
-    tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
-    for leaked, words in (("", ""), ("te\tNN\tIt works .\n", "1 of 2 test sentences are trained")):
-        (tmp_path / FILE).write_text(TEXT + leaked, "utf-8")
-        senteval.read_task.cache_clear()
-        senteval.read_task(tmp_path, "SubjNum")
-        said = capsys.readouterr().err
-        assert words in said
-        assert bool(words) == bool(said)
-
-
 @pytest.fixture
 def published(monkeypatch: pytest.MonkeyPatch) -> Iterator[Dict[str, bytes]]:
     """The files at the address of SentEval: a task of three lines."""

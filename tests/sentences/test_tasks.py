@@ -94,6 +94,23 @@ def test_bad_labels_splits_and_settings_are_one_line(tmp_path: Path) -> None:
     assert "--max-operators is 13; give 0 to 12" in refusal(setup_task, long)
 
 
+def test_examples_that_are_trained_on_are_counted_in_either_order(
+    tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    probing(tmp_path / "own", [*LINES, "te\tPAST\tit ran and stopped"]).load_dataset("test")
+    assert "own: 1 of 2 test examples are trained on" in capsys.readouterr().err
+    logic = tmp_path / "logic"
+    main(["--output", str(logic), "--train", "30", "--test", "9"])
+    task = setup_task(OmegaConf.create({"_name": "logical_inference", "data": str(logic)}))
+    task.load_dataset("valid")
+    trained = next(each for each in task.read_examples("train") if each.label == "<")
+    assert capsys.readouterr().err == ""
+    with (logic / f"test{trained.bucket}").open("a", encoding="utf-8") as file:
+        file.write("\t".join((">", *reversed(trained.sentences))) + "\n")
+    task.load_dataset("test")
+    assert f"logic: 1 of {len(task.dataset('test'))} test" in capsys.readouterr().err
+
+
 def test_a_checkpoint_keeps_its_dictionary_and_classes_and_refuses_others(tmp_path: Path) -> None:
     trained = probing(tmp_path / "a", LINES)
     state = {"symbols": ["and", "it", "runs"], "classes": ["PAST", "PRES"]}
