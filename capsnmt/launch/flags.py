@@ -119,6 +119,11 @@ def check_training(settings: Settings, arguments: Sequence[str]) -> None:
 
     parsed = check("train", options.get_training_parser(), arguments)
     _check_values("train", settings.train)
+    if parsed.store_ema:
+        raise ConfigurationError(
+            "train.store-ema keeps a mean of the weights that nothing validates or decodes with; "
+            "drop it, and give average.last-updates=N for the mean of checkpoints"
+        )
     _check_best(parsed)
     if parsed.lr_scheduler == "polynomial_decay":
         last, total = parsed.max_update, settings.train.get("total-num-update")
