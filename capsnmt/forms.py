@@ -27,20 +27,22 @@ MARKS = {
 SYMBOLS = re.compile(r"(?:^|(?<= ))(?:</?s>|<pad>)(?= |$)")
 UNKNOWN = "unknown words (<unk>)"
 LOST = "characters that a conversion lost (U+FFFD)"
-# those of Windows, read as latin1; U+0085 ends a line elsewhere
-WRONG = "control characters of a wrong conversion (U+0080 to U+009F)"
+# bytes of Windows read as latin1, where U+0085 ends a line elsewhere; of UTF-8, as one of the two:
+# all but what may follow a capital at the end of a word
+WRONG = "characters of a wrong conversion (U+0080 to U+009F, or as \u00c3\u00bc for \u00fc)"
 NO_WORDS = {
     **{f"marks of subwords ({kind})": pattern for kind, pattern in MARKS.items()},
     "symbols of a dictionary": SYMBOLS,
     UNKNOWN: re.compile("<unk>"),  # fairseq-generate writes <<unk>> in references
     LOST: re.compile("\ufffd"),
-    WRONG: re.compile("[\x80-\x84\x86-\x9f]"),
+    WRONG: re.compile("[\x80-\x84\x86-\x9f]|\u00c3[\xa1-\xaa\xac-\xba\xbc-\xbe]|\u00e2\u20ac"),
     "tabs, as a table has": re.compile(r"\S {0,9}\t\s{0,9}\S"),
     "fields, as an n-best list has (|||)": re.compile(r"(?:^| )\|\|\|(?= |$)"),
     "records of JSON": re.compile(r'^[{\[] ?"'),
+    'quotes of a CSV file (one at each end, "" inside)': re.compile('^"[^"]*(""[^"]*)+"$'),
 }
 # of HTML, or of tokens that Moses has escaped
-ESCAPED = re.compile(r"&(?:apos|quot|amp|lt|gt|bar|bra|ket|#\d+);")
+ESCAPED = re.compile(r"&(?:apos|quot|amp|lt|gt|bar|bra|ket|nbsp|#\w{1,6});")
 ESCAPES = "escapes as &apos;, which are taken for words"
 # what ends a sentence or a part of it, of which Moses knows those of Latin letters: Arabic, Indic,
 # Armenian, Ethiopic, Khmer, Burmese, Tibetan
@@ -50,7 +52,9 @@ END_APART = re.compile(rf" [.{ENDS}]$")
 # said where it is in many lines
 TOKENS = "a space before the end, as tokens, which are tokenised again unless the tokeniser is none"
 # a line without these has none of them: most of a corpus is asked only once
-SUSPECT = re.compile("@@|\u2581|##|<|\t|\ufffd|[\x80-\x9f]|\\|\\|\\||^[{[]")
+SUSPECT = re.compile(
+    '@@|\u2581|##|<|\t|\ufffd|[\x80-\x9f]|\u00c3|\u00e2\u20ac|\\|\\|\\||^[{[]|^".*""'
+)
 # the beginning of a file of markup, which is no text of one sentence a line
 MARKUP = re.compile(
     r"\s*<(?:\?xml|!doctype|tmx|xliff|srcset|refset|tstset|mteval|dataset|doc|url|html)\b", re.I

@@ -155,6 +155,7 @@ def test_lines_end_at_newlines_alone(tmp_path: Path, content: str, expected: lis
         ("wide", "schön\n".encode("utf-32"), "line 1: .* iconv -f utf-32"),
         ("utf16", "schön\n".encode("utf-16"), "line 1: .* iconv -f utf-16"),
         ("windows", "„schön“\n".encode("cp1252"), "line 1: .* iconv -f cp1252"),
+        ("mac", b"a\rb\rc\r", "line 1: its lines end in .r alone; convert it, as by tr"),
         ("nul", b"a\0b\nc\n", "line 1: holds a NUL"),
     ],
 )

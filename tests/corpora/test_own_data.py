@@ -304,13 +304,17 @@ def test_a_test_set_has_all_its_references_however_they_are_given(files, run, re
     refuse([*words.split(), *SMALL], "the content of ", "r1.de")
 
 
-@pytest.mark.parametrize("mark", ["@@", "\u2581", "##", "</w>", "<unk>", "\t", "\ufffd", "\x93"])
+MARKS = ["@@", "\u2581", "##", "</w>", "<unk>", "\t", "\ufffd", "\x93", "Ã¼", "â€™", '""']
+
+
+@pytest.mark.parametrize("mark", MARKS)
 def test_marks_of_subwords_are_no_text(files, run, mark):
     """A few are counted: they may be text. Many are refused."""
     lines = Path("a.en").read_text("utf-8").splitlines()
-    marked = {"@@": "ab@@ c", "##": "ab ##c", "</w>": "ab c</w>"}.get(mark, f"ab {mark} c")
+    marked = {"@@": "ab@@ c", "##": "ab ##c", "</w>": "ab c</w>", '""': 'a ""b"""'}
+    begin, end = '"' if mark == '""' else "", marked.get(mark, f"ab {mark} c")
     for count, status in ((2, 0), (20, 2)):
-        text = [f"{line} {marked}" for line in lines[:count]] + lines[count:]
+        text = [f"{begin}{line} {end}" for line in lines[:count]] + lines[count:]
         Path("m.en").write_text("".join(f"{line}\n" for line in text), "utf-8")
         Path("m.de").write_bytes(Path("a.de").read_bytes())
         printed = run("--train", "m.en", "m.de", *SMALL[:-1], f"out-{count}", ends=status)
@@ -320,7 +324,7 @@ def test_marks_of_subwords_are_no_text(files, run, mark):
 @pytest.mark.parametrize(
     ("end", "said"),
     [
-        (" it &apos;s", "have escapes as &apos;"),
+        *((end, "have escapes as &apos;") for end in (" it &apos;s", "&nbsp;it")),
         *((end, "have a space before the end, as tok") for end in (" .", " ।")),
     ],
 )
