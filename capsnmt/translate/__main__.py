@@ -75,11 +75,6 @@ def main(argv: List[str]) -> None:
     settings["autocast"] = PRECISIONS.get(args.precision)
     given = {name: value for name, value in settings.items() if value is not None}
     translator = from_run(args.runs, args.data, device, **given)
-    switched = [hasattr(model.encoder, "autocast") for model in translator.models]
-    if args.precision and not all(switched):
-        raise cli.ConfigurationError(
-            f"--precision is {args.precision}, but a model is no Transformer; leave it out"
-        )
     beam = translator.cfg.generation.beam
     if (args.nbest or 1) > beam:
         raise cli.ConfigurationError(
