@@ -38,9 +38,9 @@ class Weight(nn.Parameter):
 
     data = property(_expose, Tensor.data.__set__)
 
-    def __deepcopy__(self, memo: Any) -> "Weight":
-        """Return a copy, for which torch would take the data."""
-        return type(self)(self.detach().clone(), self.requires_grad)
+    def __deepcopy__(self, memo: Any) -> nn.Parameter:
+        """Return a copy, a parameter, for which torch would take the data."""
+        return nn.Parameter(self.detach().clone(), self.requires_grad)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Return what is pickled, a parameter, as torch would without taking the data."""
@@ -85,14 +85,24 @@ class PreparedLinear(nn.Linear):
     On a CPU oneDNN computes it: 2.3 times as fast as torch's own choice on an AMD EPYC (Zen 5).
     Its functions are private to torch: without them, for gradients, under autocast, and where torch
     must see each operation, it is ``nn.Linear``. A matrix is packed again after whatever may have
-    changed it, and no more once its ``.data`` was taken.
+    changed it, and no more once its ``.data`` was taken. Who takes a parameter by its name finds
+    torch's own classes, which torch's ``nn.Parameter`` and parametrizations ask for.
     """
 
     packed: Optional[Packed] = None
 
+    def __getattr__(self, name: str) -> Any:
+        """Return what torch's class has, which the map is from now on if it is a parameter."""
+        if name in self._parameters:
+            self.__dict__.pop("packed", None)
+            self.__class__ = nn.Linear
+            if type(self.weight) is Weight:
+                self.weight.__class__ = nn.Parameter
+        return nn.Module.__getattr__(self, name)
+
     def forward(self, x: Tensor) -> Tensor:
         """Map rows ``[..., in]`` to ``[..., out]``, in the precision of the weights."""
-        weight, bias = self.weight, self.bias
+        weight, bias = self._parameters["weight"], self._parameters["bias"]
         x = x if x.dtype == weight.dtype else x.to(weight.dtype)
         known = weight.device.type == x.device.type == "cpu" and weight.dtype in PRECISIONS
         known = known and not torch.is_grad_enabled() and not getattr(weight, "is_exposed", False)
@@ -119,11 +129,15 @@ class PreparedLinear(nn.Linear):
 
 
 def prepare(module: nn.Module) -> None:
-    """Let a linear map on a CPU be prepared, if nothing has overridden it."""
-    if type(module) is nn.Linear and module.weight.device.type == "cpu":
-        module.__class__ = PreparedLinear
+    """Let a linear map on a CPU be prepared, if nothing has overridden it.
+
+    **D**: with AVX-512 only. Without it torch's own choice is as fast (docs/speed_measurements.md).
+    """
+    wide = torch.backends.cpu.get_cpu_capability() == "AVX512"
+    if wide and type(module) is nn.Linear and module.weight.device.type == "cpu":
         if type(module.weight) is nn.Parameter:
             module.weight.__class__ = Weight
+        module.__class__ = PreparedLinear
 
 
 @functools.cache

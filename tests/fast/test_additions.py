@@ -24,7 +24,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from capsnmt import routing
 from capsnmt.fast.adam import has_fused_kernel
 from capsnmt.fast.cpp import build
-from capsnmt.fast.linear import PreparedLinear, Weight
+from capsnmt.fast.linear import PreparedLinear, prepare
 from capsnmt.fast.triton import launch
 from capsnmt.modules import Attention, CapsuleAttention, HeadRouting, LayerRouting, shortcuts
 from capsnmt.modules.algorithms import OF_HEADS, OF_LAYERS
@@ -50,6 +50,12 @@ OPERATORS = [
     getattr(routing, name).OPERATOR
     for name in ("dynamic", "em", "horizontal", "inverted", "simple", "vertical")
 ]
+
+
+@pytest.fixture(autouse=True)
+def of_avx512(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The processor is one for which linear maps are prepared; all can compute them in fp32."""
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
 
 
 PLAIN_SHORTCUTS = shortcuts.Shortcuts(
@@ -101,7 +107,7 @@ def prepared_linear() -> nn.Module:
     """A map whose matrix is packed, between maps to its width and back."""
     module = nn.Sequential(nn.Linear(D, 512), nn.Linear(512, 512), nn.Linear(512, D))
     for each in module:
-        each.__class__ = PreparedLinear
+        prepare(each)
     return module
 
 
@@ -358,17 +364,17 @@ def test_a_prepared_model_that_changes_translates_as_one_that_is_new(change: str
 def test_a_prepared_map_computes_in_the_precision_of_autocast() -> None:
     module, x = prepared_linear()[1], torch.randn(3, 512)
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
-        assert torch.equal(module(x), F.linear(x, module.weight, module.bias))
+        assert torch.equal(module(x), F.linear(x, *module.parameters()))
 
 
 def test_nothing_gets_the_memory_of_a_packed_matrix_while_it_is_known() -> None:
     """Whatever else lay there would be taken for it."""
     module, freed = prepared_linear(), []
-    weight = module[1].weight
+    weight = next(module[1].parameters())
     with torch.no_grad():
         module(X[0])
         weakref.finalize(weight.untyped_storage(), freed.append, True)
-        weight.data = 1.1 * weight.data
+        weight.data = 1.1 * weight
         assert not freed
         module(X[0])  # packs the other one
     assert freed
@@ -377,14 +383,26 @@ def test_nothing_gets_the_memory_of_a_packed_matrix_while_it_is_known() -> None:
 def test_a_copy_of_a_prepared_map_is_of_the_class_that_others_look_for() -> None:
     """torch's quantize_dynamic copies a model, and quantises the modules of that class alone."""
     module = prepared_linear()
-    for each in module:
-        each.weight.__class__ = Weight
     with torch.no_grad():
         expected = module(X[0])
         for copied in (copy.deepcopy(module), pickle.loads(pickle.dumps(module))):
             torch.testing.assert_close(copied(X[0]), expected)
             assert {type(each) for each in copied} == {nn.Linear}
-    assert not any(each.weight.is_exposed for each in module), "it is packed as before"
+    weights = [parameter for parameter in module.parameters() if parameter.dim() == 2]
+    assert not any(weight.is_exposed for weight in weights), "it is packed as before"
+
+
+def test_whoever_takes_a_parameter_of_a_prepared_map_gets_torchs() -> None:
+    """nn.Parameter, and so torch's weight normalisation, refuse any other class."""
+    module, normalise = prepared_linear(), torch.nn.utils.parametrizations.weight_norm
+    expected = copy.deepcopy(module)
+    with torch.no_grad():
+        module(X[0])
+        for each in (expected, module):
+            normalise(each[1]).parametrizations.weight.original0.mul_(2)
+            each[2].weight = nn.Parameter(each[2].weight)
+            each[2].weight[1] = 0
+        torch.testing.assert_close(module(X[0]), expected(X[0]))
 
 
 def test_the_products_of_a_search_are_counted_as_without_kernels(
