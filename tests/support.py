@@ -5,7 +5,7 @@ import copy
 import functools
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, Sequence, Tuple
 
 import fairseq.models
 import pytest
@@ -16,9 +16,10 @@ from fairseq.data.data_utils import collate_tokens
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_INV_REGISTRY
 from fairseq.tasks.fairseq_task import StatefulContainer
 from torch import Tensor
+from torch.nn.functional import pad
 
 import capsnmt.plugin
-from capsnmt.models.config import defaults
+from capsnmt.models.config import ATTENTIONS, defaults
 from capsnmt.modules.capsule_attention import DECODER_ROUTINGS, ENCODER_ROUTINGS
 from capsnmt.modules.head_aggregation import HEAD_AGGREGATIONS
 from capsnmt.modules.layer_aggregation import LAYER_AGGREGATIONS
@@ -71,7 +72,6 @@ def parse_once(task: str, *flags: str) -> argparse.Namespace:
 
 
 def parse(arch: str, *flags: str, task: str = "translation") -> argparse.Namespace:
-    """Return the arguments as fairseq-train parses them."""
     return copy.deepcopy(parse_once(task, "--arch", arch, *flags))
 
 
@@ -82,16 +82,11 @@ def build(arch: str, *flags: str, small: bool = True, seed: int = 1) -> torch.nn
     return fairseq.models.build_model(args, TASK).eval()
 
 
-EVERYWHERE = ("--head-aggregation-attention", "enc-self,enc-dec,dec-self")
+EVERYWHERE = ("--head-aggregation-attention", ",".join(ATTENTIONS))
 # switch -> its values; the first one switches it off
 VALUES: Dict[str, Tuple[str, ...]] = {
     "--head-aggregation": HEAD_AGGREGATIONS,
-    "--head-aggregation-attention": (
-        "enc-self",
-        "enc-dec",
-        "dec-self",
-        "enc-self,enc-dec,dec-self",
-    ),
+    "--head-aggregation-attention": (*ATTENTIONS, EVERYWHERE[1]),
     "--head-capsules": ("0", "4"),
     "--head-capsule-norm": ("no", "yes"),
     "--head-composition-rank": ("2", "1"),
@@ -143,16 +138,19 @@ SYSTEMS: Dict[str, Tuple[str, Tuple[str, ...]]] = {
 }
 
 
+def with_every_commit(count: int, names: Iterable[str]) -> pytest.MarkDecorator:
+    """Parametrize a test by ``name``: with every commit the first few, at night the others."""
+    given = [
+        pytest.param(name, marks=[pytest.mark.nightly] * (place >= count))
+        for place, name in enumerate(names)
+    ]
+    return pytest.mark.parametrize("name", given)
+
+
 # Each combination is made of switches that the architectures and the oracles have. The first few
-# combinations hold the most pairs of values; the others run at night.
+# combinations hold the most pairs of values.
 EVERY_COMMIT = sum(not flags for _, flags in SYSTEMS.values()) + 6
-every_system = pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=[] if place < EVERY_COMMIT else [pytest.mark.nightly])
-        for place, name in enumerate(SYSTEMS)
-    ],
-)
+every_system = with_every_commit(EVERY_COMMIT, SYSTEMS)
 
 
 @torch.no_grad()
@@ -169,7 +167,6 @@ def randomise_special_starts(model: torch.nn.Module) -> torch.nn.Module:
 
 
 def build_system(name: str, *flags: str) -> torch.nn.Module:
-    """Build one of ``SYSTEMS``, with random numbers in every parameter."""
     arch, own = SYSTEMS[name]
     return randomise_special_starts(build(arch, *own, *flags))
 
@@ -177,15 +174,8 @@ def build_system(name: str, *flags: str) -> torch.nn.Module:
 def sentences(*lengths: int, seed: int = 0) -> List[Tensor]:
     """Draw random sentences of these lengths, plus EOS."""
     generator = torch.Generator().manual_seed(seed)
-    return [
-        torch.cat(
-            [
-                torch.randint(FIRST, FIRST + WORDS, (length,), generator=generator),
-                torch.tensor([EOS]),
-            ]
-        )
-        for length in lengths
-    ]
+    words = (torch.randint(FIRST, FIRST + WORDS, (n,), generator=generator) for n in lengths)
+    return [pad(each, (0, 1), value=EOS) for each in words]
 
 
 def batch(lines: Sequence[Tensor], left_pad: bool) -> Tensor:
@@ -194,18 +184,13 @@ def batch(lines: Sequence[Tensor], left_pad: bool) -> Tensor:
 
 
 def encoder_input(lines: Sequence[Tensor], left_pad: bool = True) -> Dict[str, Tensor]:
-    """Return what an encoder reads of a batch."""
     source = batch(lines, left_pad)
     return {"src_tokens": source, "src_lengths": source.ne(PAD).sum(1)}
 
 
 def shifted(target: Tensor) -> Tensor:
     """Return the decoder's input for right-padded targets: shifted right by one, EOS first."""
-    previous = torch.full_like(target, PAD)
-    previous[:, 0] = EOS
-    inside = target[:, :-1].masked_fill(target[:, :-1].eq(EOS), PAD)
-    previous[:, 1:] = inside
-    return previous
+    return pad(target[:, :-1].masked_fill(target[:, :-1].eq(EOS), PAD), (1, 0), value=EOS)
 
 
 def forward(

@@ -21,7 +21,7 @@ from capsnmt.checkpoints.load import (
 )
 from capsnmt.checkpoints.resume import num_updates, recover
 from capsnmt.cli import Stopped
-from tests.support import SYSTEMS, build_system
+from tests.support import SYSTEMS, build_system, with_every_commit
 
 
 def fairseq_like() -> Dict[str, Any]:
@@ -158,13 +158,7 @@ def test_a_full_disk_names_the_file(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(  # names and ties, which no mechanism changes
-    "name",
-    [
-        name if not place else pytest.param(name, marks=pytest.mark.nightly)
-        for place, name in enumerate(SYSTEMS)
-    ],
-)
+@with_every_commit(1, SYSTEMS)  # names and ties, which no mechanism changes
 def test_the_parameters_of_a_checkpoint_are_those_of_its_model(name: str, tmp_path: Path) -> None:
     model = build_system(name, "--share-decoder-input-output-embed")
     tied = model.state_dict()

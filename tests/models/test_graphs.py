@@ -1,5 +1,6 @@
 """The model as graphs: training compiled by torch.compile, and programs of torch.export."""
 
+import functools
 from typing import Any, Iterator, List, Tuple
 
 import pytest
@@ -14,7 +15,6 @@ from capsnmt.modules.shortcuts import SHORTCUTS
 from tests.support import (
     EVERY_COMMIT,
     HEADS,
-    NORM,
     ONE_LAYER,
     PAD,
     SYSTEMS,
@@ -25,6 +25,7 @@ from tests.support import (
     randomise_special_starts,
     sentences,
     shifted,
+    with_every_commit,
 )
 
 LENGTHS = (5, 7, 3), (2, 6, 4)  # of source and target
@@ -36,33 +37,19 @@ MANY = (
     *("--capsule-routing-encoder", "both", "--capsule-routing-decoder", "horizontal"),
     *("--routing-iterations", "2", "--decoder-layers", "1"),
 )
-RESIDUALS = (*NORM, "--layer-aggregation", "attention-residuals")
-MODELS = {
-    "many mechanisms": ("capsnmt_transformer", MANY),
-    "attention residuals": ("capsnmt_transformer", RESIDUALS),
-    **SYSTEMS,
-}
-OFTEN = ("many mechanisms",)
-every_model = pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=() if name in OFTEN else pytest.mark.nightly) for name in MODELS],
-)
+MODELS = {"many mechanisms": ("capsnmt_transformer", MANY), **SYSTEMS}
 
 
 @pytest.fixture
 def graphs(monkeypatch: pytest.MonkeyPatch) -> Iterator[List[Any]]:
     """The graphs that were recorded; they run as they are, for generating code takes minutes."""
     found: List[Any] = []
-    compile_with = torch.compile
 
     def record(graph: Any, _: Any) -> Any:
         found.append(graph)
         return graph
 
-    def recording(function: Any, **options: Any) -> Any:
-        return compile_with(function, backend=record, **options)
-
-    monkeypatch.setattr(torch, "compile", recording)
+    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend=record))
     compilation.compiled.cache_clear()
     torch._dynamo.reset()
     yield found
@@ -97,7 +84,7 @@ def assert_the_same(compiled: nn.Module, eager: nn.Module, given: Any) -> None:
 
 
 @needs_compiler
-@every_model
+@with_every_commit(1, MODELS)
 def test_values_and_gradients_are_those_of_the_eager_model(name: str, graphs: List[Any]) -> None:
     assert_the_same(*models(name), arguments(*LENGTHS))
     assert len(graphs) == 2
@@ -106,8 +93,7 @@ def test_values_and_gradients_are_those_of_the_eager_model(name: str, graphs: Li
 @needs_compiler
 def test_one_graph_drops_heads_at_every_rate(graphs: List[Any]) -> None:
     flags = (*ONE_LAYER, "--drop-head", "0.5", "--drop-head-fall-updates", "4")
-    pair = [build("capsnmt_transformer", *flags, *more).train() for more in (("--compile",), ())]
-    given = arguments(*LENGTHS)
+    pair, given = models("capsnmt_transformer", *flags), arguments(*LENGTHS)
     for update in (0, 2, 4):
         logits = []
         for model in pair:
@@ -191,20 +177,13 @@ class Logits(nn.Module):
         return self.model.decoder(previous, self.model.encoder(source))[0]
 
 
-# with every commit several mechanisms at once, at night every system
 EXPORTED = {"many": ("capsnmt_transformer", SEVERAL), **dict([*SYSTEMS.items()][:EVERY_COMMIT])}
 
 
 @pytest.mark.skipif(
     TorchVersion(torch.__version__) < (2, 6), reason="its torch.export has no Dim.AUTO"
 )
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=[] if name == "many" else [pytest.mark.nightly])
-        for name in EXPORTED
-    ],
-)
+@with_every_commit(1, EXPORTED)
 def test_an_exported_model_computes_the_same_at_other_sizes(name: str) -> None:
     arch, flags = EXPORTED[name]
     # positions that a graph can contain come with --compile
