@@ -72,9 +72,20 @@ def at(sides: str, layers: str, part: str) -> Set[str]:
 ENC_SELF, ENC_DEC = at("encoder", "0 1", "self_attn"), at("decoder", "0 1", "encoder_attn")
 AGGREGATES = {"encoder layer_aggregation", "decoder layer_aggregation"}
 CONNECTIONS = {"encoder connection", "decoder connection"}
+CHOSEN = (
+    "--head-aggregation-attention enc-self,enc-dec "
+    "--head-aggregation-encoder-layers 1 --head-aggregation-decoder-layers 2"
+)
 # flag -> (the flags around it, where it adds, changes or removes parameters)
 REACHES: Dict[str, Tuple[Sequence[str], Set[str]]] = {
     **{f"--head-aggregation {kind}": ((), ENC_SELF) for kind in VALUES["--head-aggregation"][1:]},
+    **{
+        f"--head-aggregation {kind} {CHOSEN}": (
+            (),
+            {"encoder 0 self_attn", "decoder 1 encoder_attn"},
+        )
+        for kind in ("gated", "talking", "composed")  # which are not routed
+    },
     "--head-aggregation-attention enc-dec,dec-self": (
         HEADS,
         ENC_SELF | ENC_DEC | at("decoder", "0 1", "self_attn"),
@@ -135,14 +146,6 @@ def test_the_flag_reaches_the_model(given: str) -> None:
 
 def test_every_flag_of_the_plugin_has_such_a_test() -> None:
     assert {given.split()[0] for given in REACHES} | {*ELSEWHERE} == {flag(n) for n in defaults()}
-
-
-@pytest.mark.parametrize("kind", ["gated", "talking", "composed"])
-def test_the_chosen_attentions_and_layers_hold_for_heads_that_are_not_routed(kind: str) -> None:
-    chosen = ("--head-aggregation-attention", "enc-self,enc-dec")
-    layers = ("--head-aggregation-encoder-layers", "1", "--head-aggregation-decoder-layers", "2")
-    built = model(PLAIN, "--head-aggregation", kind, *chosen, *layers)
-    assert changed(built, model(PLAIN)) == {"encoder 0 self_attn", "decoder 1 encoder_attn"}
 
 
 # architecture -> the flags that make the plain model the same, in the size of the architecture
@@ -228,12 +231,7 @@ def test_arguments_saved_in_a_checkpoint_are_accepted_again(arch: str, flags: st
 
 def test_every_routing_of_a_model_runs_on_its_backend(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
-
-    def spy(name: str, device_type: str) -> str:
-        seen.append(name)
-        return name
-
-    monkeypatch.setattr(operator, "check_backend", spy)
+    monkeypatch.setattr(operator, "check_backend", lambda name, _: seen.append(name) or name)
     logits(model(PLAIN, *HEADS, *LAYERS, *CAPSULES, "--routing-backend", "eager"))
     assert set(seen) == {"eager"}
 
@@ -317,15 +315,12 @@ def test_it_is_refused_in_training_only(flags: str, monkeypatch: pytest.MonkeyPa
         model.train()
 
 
-DISAGREEMENT = "label_smoothed_cross_entropy_with_disagreement"
-
-
 @pytest.mark.parametrize(
     ("switch", "value", "group", "option", "excluded"),
     [
         ("layer_aggregation", "dlcl", "common", "fp16", True),
         ("autocast", "bf16", "common", "fp16", True),
-        ("compile", True, "criterion", "_name", DISAGREEMENT),
+        ("compile", True, "criterion", "_name", "label_smoothed_cross_entropy_with_disagreement"),
     ],
 )
 def test_hydra_refuses_what_the_command_line_refuses(
