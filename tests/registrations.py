@@ -46,17 +46,12 @@ def report(index: int, user_dir: str) -> None:
 
 
 def twice(user_dir: str) -> None:
-    """Load it twice, as a program that trains and then generates does."""
-    load(user_dir)
-    report(0, user_dir)
-
-
-def imported_first(user_dir: str) -> None:
-    """Load it in a program that has used the operators without fairseq."""
+    """Load it twice, as to train and then generate, after the operators without fairseq."""
     import capsnmt.routing
 
     assert "capsnmt.plugin" not in sys.modules, capsnmt.routing
-    twice(user_dir)
+    load(user_dir)
+    report(0, user_dir)
 
 
 def spawned(user_dir: str) -> None:
@@ -84,7 +79,5 @@ def hydra(user_dir: str) -> None:
         hydra_train.cli_main()
 
 
-ROUTES = {route.__name__: route for route in (twice, imported_first, spawned, hydra)}
-
 if __name__ == "__main__":
-    ROUTES[sys.argv[1]](sys.argv[2])
+    {"twice": twice, "spawned": spawned, "hydra": hydra}[sys.argv[1]](sys.argv[2])
