@@ -1,6 +1,7 @@
 """The hosts: what the plugin relies on, what it refuses, and that they read each other's models."""
 
 import functools
+import logging
 import os
 import re
 import sys
@@ -30,14 +31,9 @@ def test_no_sentence_is_dropped_from_the_batches(
 ) -> None:
     """The fork drops a last batch that is not a multiple of the required size."""
     indices = np.arange(sentences)[::-1] if as_array else list(range(sentences))[::-1]
+    given = {"max_tokens": 27, "required_batch_size_multiple": multiple}
     lengths = np.full(sentences, 3)
-    batches = data_utils.batch_by_size(
-        indices,
-        lambda index: 3,
-        num_tokens_vec=lengths,
-        max_tokens=27,
-        required_batch_size_multiple=multiple,
-    )
+    batches = data_utils.batch_by_size(indices, lambda _: 3, num_tokens_vec=lengths, **given)
     assert np.concatenate(batches).tolist() == list(indices)
     assert all(len(batch) * 3 <= 27 for batch in batches)
 
@@ -127,34 +123,19 @@ def test_gradients_on_a_cpu_are_clipped_there_beside_a_gpu(monkeypatch: pytest.M
     torch.testing.assert_close(params[1].grad, torch.full((2,), 0.5))
 
 
-PROGRAM = """
-import logging, sys
-import capsnmt.plugin
-
-root = logging.getLogger()
-print(root.level == logging.WARNING and not root.handlers)
-"""
-
-
 def test_importing_the_plugin_prints_nothing() -> None:
     """fairseq's modules let the root logger print."""
-    done = ran([sys.executable, "-W", "ignore", "-c", PROGRAM])
-    assert (done.stdout, done.stderr) == ("True\n", "")
+    program = "import capsnmt.plugin, logging; print(logging.root.level, logging.root.handlers)"
+    done = ran([sys.executable, "-W", "ignore", "-c", program])
+    assert (done.stdout, done.stderr) == (f"{logging.WARNING} []\n", "")
 
 
 def other_host() -> str:
     """Return the interpreter of the other host's environment, made by scripts/test.sh."""
-    environments = (REPO / ".venv", REPO / ".venv-stock")
-    others = [
-        environment / "bin" / "python"
-        for environment in environments
-        if (environment / "installed").exists() and environment != Path(sys.prefix)
-    ]
+    environments = {REPO / ".venv", REPO / ".venv-stock"} - {Path(sys.prefix)}
+    others = [each / "bin/python" for each in environments if (each / "installed").exists()]
     if len(others) != 1:
-        pytest.skip(
-            "NOT TESTED across hosts: run scripts/test.sh, then scripts/test.sh --host stock, "
-            "which needs both environments"
-        )
+        pytest.skip("NOT TESTED across hosts: run scripts/test.sh, then with --host stock")
     return str(others[0])
 
 
