@@ -12,11 +12,6 @@ from tests.counting import kept
 FEATURES = 200_000
 
 
-@pytest.fixture(autouse=True)
-def seed() -> None:
-    torch.manual_seed(1)
-
-
 @pytest.fixture
 def hosts(monkeypatch: pytest.MonkeyPatch) -> list:
     calls: list = []

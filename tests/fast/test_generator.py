@@ -44,7 +44,6 @@ TRANSLATION = TranslationTask(TranslationConfig(), TASK.source_dictionary, TASK.
 
 
 def prepared(*flags: str, seed: int = 1, dtype: torch.dtype = torch.float64) -> torch.nn.Module:
-    """Return a model with random parameters, ready for decoding."""
     model = flagged(*flags, seed=seed).to(dtype)
     model.make_generation_fast_()
     return model
@@ -135,8 +134,6 @@ CONSTRAINED = pack_constraints(WORDS)
 
 
 class LanguageModel(torch.nn.Module):
-    """A language model without an opinion."""
-
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         return torch.zeros(*tokens.shape, len(TASK.target_dictionary))
 
@@ -220,26 +217,20 @@ def test_models_that_are_several_change_or_are_watched_are_searched_by_us() -> N
         handle = register(lambda module, _, x: 2 * x if isinstance(module, torch.nn.Linear) else x)
         assert not compared([model])
         handle.remove()
-    dropping = flagged("--attention-dropout=0.1")
-    of_training = with_dropout(SequenceGenerator.generate)  # MC dropout (Gal and Ghahramani 2016)
-    with patch.object(SequenceGenerator, "generate", of_training):
-        assert compared([dropping])
-    # --eval-bleu translates while a model is trained
-    assert not compared([dropping.train()])
-    dropping.make_generation_fast_(retain_dropout=True)
-    assert compared([dropping])
+    dropping, generate = flagged("--attention-dropout=0.1"), SequenceGenerator.generate
 
-
-def with_dropout(generate: Callable[..., Any]) -> Callable[..., Any]:
-    """Return fairseq's function with the dropout of training."""
-
-    def dropping(self: Any, *args: Any, **more: Any) -> Any:
+    def with_dropout(self: Any, *args: Any, **more: Any) -> Any:
         for module in self.model.modules():
             if isinstance(module, torch.nn.Dropout):
                 module.train()
         return generate(self, *args, **more)
 
-    return dropping
+    with patch.object(SequenceGenerator, "generate", with_dropout):  # Gal and Ghahramani 2016
+        assert compared([dropping])
+    # --eval-bleu translates while a model is trained
+    assert not compared([dropping.train()])
+    dropping.make_generation_fast_(retain_dropout=True)
+    assert compared([dropping])
 
 
 @pytest.mark.parametrize("reader", ["probabilities", "hook", "function"])
@@ -272,7 +263,6 @@ def test_the_weights_of_an_attention_are_there_for_who_reads_them(reader: str) -
 
 
 def tripled(module: torch.nn.Module, x: torch.Tensor) -> torch.Tensor:
-    """The forward pass of a user's part: three times its parent's."""
     return 3 * super(type(module), module).forward(x)
 
 

@@ -68,7 +68,6 @@ RESEMBLED = ("equal, 1e4", "equal, -1e4", "random, 1e4", "random, 1e-10", "equal
 
 
 def cases(*products, at_night):
-    """Return all combinations; the interpreter leaves out some of them until night."""
     return [
         pytest.param(*case, marks=[pytest.mark.nightly] if INTERPRETED and at_night(*case) else [])
         for case in itertools.product(*products)

@@ -14,7 +14,6 @@ from capsnmt.modules.layer_aggregation.attention import depth_mixture
 @pytest.mark.parametrize("beam", [1, 5])
 @pytest.mark.parametrize("only", [-1, 7])
 def test_the_kernel_chooses_as_torch_does(words: int, beam: int, only: int) -> None:
-    torch.manual_seed(words)
     logits = torch.randn(3 * beam, words) * 3
     logits[0, 1] = 50.0  # pad, which must not be chosen
     logits[-1, 2:] = -torch.inf
@@ -51,7 +50,6 @@ def test_the_kernel_attends_as_torch_does(
     dtype: torch.dtype, sizes: Tuple[int, ...], widths: Tuple[int, int], masked: str
 ) -> None:
     """In any layout; the kernel rounds less than torch's products of bf16."""
-    torch.manual_seed(sum(sizes))
     sentences, heads, rows, slots = sizes
     q = torch.randn(sentences, rows, heads, widths[0]).transpose(1, 2).to(dtype)
     k, v = (torch.randn(slots, sentences, heads, n).permute(1, 2, 0, 3).to(dtype) for n in widths)
@@ -74,7 +72,6 @@ def test_the_kernel_attends_as_torch_does(
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_the_keys_of_one_head_serve_all_and_no_others_are_read(dtype: torch.dtype) -> None:
     """Multi-query attention (Shazeer 2019), of a user's own; torch broadcasts them."""
-    torch.manual_seed(1)
     q = torch.randn(2, 4, 3, 8).to(dtype)
     k, v = (torch.randn(2, 1, 20, 8).to(dtype) for _ in range(2))
     expected = shortcuts.attend(q.double(), k.double(), v.double(), None, 0.3)
@@ -90,7 +87,6 @@ def test_the_keys_of_one_head_serve_all_and_no_others_are_read(dtype: torch.dtyp
 def test_the_softmax_and_the_loss_are_those_of_torch(
     size: Tuple[int, int], dtype: torch.dtype, spread: int
 ) -> None:
-    torch.manual_seed(size[1])
     scores = (torch.randn(size) * spread).to(dtype)
     words = torch.randint(size[1], (size[0], 1))
     exact = scores.double()
@@ -123,7 +119,6 @@ def test_a_score_that_is_no_number_makes_a_loss_that_is_none() -> None:
 @pytest.mark.parametrize("count", [1, 2, 13])
 def test_values_over_depth_are_mixed_as_by_torch(size: int, count: int) -> None:
     """Of values in any layout; one of them is 0, as of a layer that was dropped."""
-    torch.manual_seed(size)
     query = torch.randn(size)
     values = [3 * torch.randn(3, 4, size).transpose(0, 1) for _ in range(count)]
     values[-1] = torch.zeros_like(values[0])

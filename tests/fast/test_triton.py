@@ -120,7 +120,6 @@ def built(case: Case, machine: Machine) -> List[Any]:
 
 
 def call(case: Case) -> None:
-    """Launch both kernels of an operator."""
 
     def empty(*shape: int, dtype: torch.dtype = case.dtype) -> Tensor:
         return torch.empty(*shape, dtype=dtype, device="meta")
