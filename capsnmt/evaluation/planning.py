@@ -71,11 +71,9 @@ def needed(effect: float, of_seed: float, of_sentences: float) -> Optional[int]:
 
 def detectable(seeds: Tuple[int, int], of_seed: float, of_sentences: float) -> float:
     """Return the difference that so many seeds show with a probability of 0.8."""
-    low, high = 0.0, 100 * math.sqrt(of_seed + of_sentences)
-    while high - low > 1e-3 * high:
-        middle = (low + high) / 2
-        if power(middle, seeds, of_seed, of_sentences) < WANTED:
-            low = middle
-        else:
-            high = middle
-    return high
+    from scipy.optimize import brentq
+
+    def lacking(effect: float) -> float:
+        return WANTED - power(effect, seeds, of_seed, of_sentences)
+
+    return float(brentq(lacking, 0, 100 * math.sqrt(of_seed + of_sentences), rtol=1e-6))

@@ -12,7 +12,6 @@ import signal
 import sys
 from contextlib import contextmanager
 from operator import attrgetter
-from pathlib import Path
 from typing import Any, Callable, ContextManager, Iterator, List, Optional, TextIO, Tuple
 
 import torch
@@ -194,14 +193,6 @@ class _Execution:
         ):
             self.folder.scores.unlink(missing_ok=True)
 
-    def check_recorded(self, record: Path) -> None:
-        """Raise unless a record of the training that is here is there."""
-        if not record.is_file():
-            raise ConfigurationError(
-                f"{self.folder} has a training without {record.name}, which says what it is; "
-                f"restore that, or delete the folder to train again"
-            )
-
     def continued(self) -> TrainingRecord:
         """Return the record of what was trained here before, with its updates if it is over.
 
@@ -210,9 +201,7 @@ class _Execution:
         """
         done, total, config = self.done, self.run.settings.updates, self.run.config
         fix = "give another --name or --output, or delete the folder"
-        self.check_recorded(self.folder.config)
         old = self.folder.read_config()  # before the other record, which an older version lacks
-        self.check_recorded(self.folder.training)
         before = self.folder.read_training()
         now = self.describe(before.initial)
         for key, was, new in training_differences(old, config, before, now):

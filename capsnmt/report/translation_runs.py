@@ -22,14 +22,11 @@ from capsnmt.report.tables import Runs
 from capsnmt.runs.comparison import compare_rows, read_translations
 from capsnmt.runs.finished import FinishedRun, check_comparable, distinct_names, signatures
 from capsnmt.runs.trained_rows import (
-    OF_NO_SYSTEM,
     FinishedSweep,
     TrainedRow,
-    data_differences,
     find_sweeps,
     group,
-    made_otherwise,
-    row_differences,
+    incomparable,
     source_lengths,
 )
 
@@ -52,7 +49,7 @@ def translation(runs: Sequence[FinishedRun], sample_count: int) -> Tuple[Dict[st
         "seeds": max(len(row.runs) for row in rows),
         "penalised": any("disagreement" in run.settings.train for run in runs),
         "updates": [f"{n:,}" for n in sorted({min(updates), max(updates)})],
-        "different": list(_differing(runs, rows)),
+        "different": list(incomparable(rows)),
         "tests": sorted({each.test.in_words for each in scored if each.test}),
         "sweeps": [_sweep(x, name, figures) for x in find_sweeps(runs) for name in test_sets],
         "test_sets": [_test_set(name, rows, named, figures) for name in test_sets],
@@ -104,21 +101,6 @@ def _is_trained_on(run: FinishedRun, manifest: DataManifest) -> bool:
     known = {**run.training.vocabulary, **run.training.data}
     files = {Path(name).name: each.sha256 for name, each in manifest.files.items()}
     return all(files[name] == content_of(known[name]) for name in files.keys() & known.keys())
-
-
-def _differing(runs: Sequence[FinishedRun], rows: Sequence[TrainedRow]) -> Iterator[str]:
-    """Yield what must be equal for a comparison (Marie et al. 2021), and is not."""
-    for test_set in runs[0].scores:
-        for key, name in common_metrics([run.output(test_set) for run in runs]).items():
-            if len(signatures(runs, test_set, key)) > 1:
-                yield f"signatures of {name} on {test_set}"
-    if any(run.training.vocabulary != runs[0].training.vocabulary for run in runs):
-        yield "dictionaries"
-    elif any([*data_differences(runs[0].training, run.training)] for run in runs):
-        yield "training or validation texts"
-    found = {key for run in runs for key, *_ in row_differences(runs[0].config, run.config)}
-    yield from sorted(key for key in found if key.startswith(OF_NO_SYSTEM))
-    yield from made_otherwise(rows)
 
 
 def _test_set(

@@ -15,14 +15,10 @@ from capsnmt.records import Record
 from capsnmt.runs.finished import FinishedRun, differing_texts, signatures
 from capsnmt.runs.records import RunFolder
 from capsnmt.runs.trained_rows import (
-    OF_NO_SYSTEM,
     TrainedRow,
     check_one_row,
-    data_differences,
     differences_between,
-    file_differences,
-    made_otherwise,
-    row_differences,
+    incomparable,
 )
 
 References = Mapping[str, Sequence[Path]]
@@ -63,7 +59,7 @@ def summarise(folder: RunFolder, references: References = MappingProxyType({})) 
     ours = finished[given.seed]  # not a copy of it
     seeds = sorted(seed for seed, run in finished.items() if not differences_between(ours, run))
     row = TrainedRow(ours.row, [finished[seed] for seed in seeds])
-    for what in made_otherwise([row]):
+    for what in incomparable([row]):
         say(f"warning: the mean is of seeds with different {what}")
     initial = ours.training.initial
     initials = [finished[seed].training.initial for seed in seeds]
@@ -142,25 +138,15 @@ def _comparisons(row: TrainedRow, references: References) -> Dict[str, List[Comp
         runs = []
     if not runs:
         return {}
-    trained = runs[0].training, first.training
-    files = [*file_differences(*(x.vocabulary for x in trained)), *data_differences(*trained)]
-    if files:
+    both = [TrainedRow(name, runs), row]
+    for what in incomparable(both):
         say(
-            f"warning: {first.row} was trained on other data than {name}: {len(files)} file(s) "
-            f"differ, such as {files[0][0]}; launch both on the same"
+            f"warning: {first.row} and {name} have different {what}: they differ not in their "
+            f"systems alone"
         )
-    for key, was, now in row_differences(runs[0].config, first.config):
-        if key.startswith(OF_NO_SYSTEM):
-            say(
-                f"warning: {first.row} has {key} {now}, and {name} {was}: they differ not in their "
-                f"systems alone"
-            )
 
     from capsnmt.runs.comparison import compare_rows
 
-    both = [TrainedRow(name, runs), row]
-    for what in made_otherwise(both):
-        say(f"warning: {first.row} is compared with {name} over different {what}")
     found = compare_rows(both, references)
     if found is None:
         return {}
@@ -176,20 +162,10 @@ def _means(row: TrainedRow) -> Dict[str, Dict[str, MeanScore]]:
     return {
         test_set: {
             metric: MeanScore(
-                **vars(row.score(test_set, metric)), signature=_signature(row, test_set, metric)
+                **vars(row.score(test_set, metric)),
+                signature=" and ".join(signatures(row.runs, test_set, metric)),
             )
             for metric in common_metrics([run.output(test_set) for run in row.runs])
         }
         for test_set in first.settings.data.test_sets
     }
-
-
-def _signature(row: TrainedRow, test_set: str, metric: str) -> str:
-    """Return the signature of a score; warn of seeds that were scored otherwise, as by versions."""
-    found = signatures(row.runs, test_set, metric)
-    if len(found) > 1:
-        say(
-            f"warning: {row.name}: {metric} on {test_set} is {' and '.join(found)}; delete "
-            f"{row.runs[0].folder.scored(test_set).name} of its seeds and launch them again"
-        )
-    return " and ".join(found)

@@ -7,10 +7,10 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Seque
 from capsnmt import records
 from capsnmt.cli import ConfigurationError
 from capsnmt.configurations import Settings
-from capsnmt.evaluation.scores import Spread, spread
+from capsnmt.evaluation.scores import Spread, common_metrics, spread
 from capsnmt.files import content_of
 from capsnmt.records import as_number
-from capsnmt.runs.finished import FinishedRun, differing_texts, distinct_names
+from capsnmt.runs.finished import FinishedRun, differing_texts, distinct_names, signatures
 from capsnmt.runs.records import Measures, RunConfig, SweepPoint, TrainingRecord
 
 # Flags of fairseq-train that end a training, but for patience, which counts validations.
@@ -29,7 +29,6 @@ FREE_FLAGS = {
 PERIODS = {"cosine": "lr-period-updates", "polynomial_decay": "total-num-update"}
 FREE_IN_GENERATION = {"batch-size", "max-sentences", "max-tokens"}  # they change no translation
 FREE_IN_SCORING = {"metrics", "significance", "samples"}  # they change no score
-COMPUTING = ("torch", "fairseq")  # whose version may change what a training computes
 # what no system of a comparison should have to itself, by the beginnings of keys: updates and their
 # text, and what makes text of a model; how subwords are joined depends on the data
 OF_NO_SYSTEM = ("batch.", "train.max-update", "average.", "generate.", "score.detokenize")
@@ -200,7 +199,7 @@ class TrainedRow:
         parts = [(run, part) for run in self.runs for part in run.training.parts]
         asked = {part.precision or run.settings.precision or "fp32" for run, part in parts}
         found = {"precisions": asked - {"auto"}}  # of a record that says no more
-        for name in COMPUTING:
+        for name in ("torch", "fairseq"):  # what computes a training
             found[f"versions of {name}"] = {part.versions.get(name, "") for _, part in parts} - {""}
         return {what: sorted(each) for what, each in found.items()}
 
@@ -225,13 +224,31 @@ class TrainedRow:
         parts = [(run, x) for run in [*self.runs, *baseline.runs] for x in run.training.parts]
         # older records have no threads
         threads = {x.threads or run.config.device.threads for run, x in parts}
-        machines = {(x.device, x.device_name, *sorted(x.versions.items())) for _, x in parts}
-        precisions = {x for row in (self, baseline) for x in row.made_with["precisions"]}
+        machines = {(x.device, x.device_name, x.versions.get("capsnmt")) for _, x in parts}
+        alike = len(threads) == len(machines) == 1 and not [*made_otherwise([self, baseline])]
         own, other = self.tokens_per_second, baseline.tokens_per_second
-        differ = max(len(threads), len(machines), len(precisions)) > 1
-        if differ or own is None or not other:
+        if not alike or own is None or not other:
             return None
         return own / other
+
+
+def incomparable(rows: Sequence[TrainedRow]) -> Iterator[str]:
+    """Yield what must be equal for a comparison of rows (Marie et al. 2021), and is not."""
+    runs = first, *others = [run for row in rows for run in row.runs]
+    for test_set in () if first.settings.classifies else first.scores:
+        for key, name in common_metrics([run.output(test_set) for run in runs]).items():
+            if len(signatures(runs, test_set, key)) > 1:
+                yield f"signatures of {name} on {test_set}"
+    if any(run.training.vocabulary != first.training.vocabulary for run in others):
+        yield "dictionaries"
+    elif any([*data_differences(first.training, run.training)] for run in others):
+        yield "training or validation texts"
+    settings: Dict[str, str] = {}
+    for run in others:
+        for key, one, other in row_differences(first.config, run.config):
+            settings.setdefault(key, f"{key} ({first.row} {one}; {run.row} {other})")
+    yield from (settings[key] for key in sorted(settings) if key.startswith(OF_NO_SYSTEM))
+    yield from made_otherwise(rows)
 
 
 def made_otherwise(rows: Sequence[TrainedRow]) -> Iterator[str]:

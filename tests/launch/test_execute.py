@@ -110,7 +110,8 @@ def test_a_training_that_has_lost_its_record_is_refused_until_its_checkpoints_ar
 ) -> None:
     for lost in ("training.json", "config.json"):
         kept = (run / lost).rename(run / "kept")
-        assert f"has a training without {lost}, which says what" in launch(*words, status=2)
+        said = launch(*words, status=2)
+        assert f"{lost}: cannot be read: No such file or directory; check it, or restore it" in said
         kept.rename(run / lost)
     for lost in ("training.json", "config.json"):
         (run / lost).unlink()

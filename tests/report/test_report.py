@@ -130,10 +130,10 @@ CHANGES: Dict[str, Callable[[Path], Any]] = {
         put("training.json", "vocabulary", "x", value="1")
     ),
     "**Not comparable:** the systems have different training or validation texts.": read_other_text,
-    "**Not comparable:** the systems have different average.last-updates, generate.beam.": (
+    "different average.last-updates (baseline 2; em\\_routing 5), generate.beam (baseline None;": (
         decode_otherwise
     ),
-    "**Not comparable:** the systems have different batch.tokens-per-update.": (
+    "**Not comparable:** the systems have different batch.tokens-per-update (baseline 100; em\\_": (
         put("config.json", "settings", "batch", "tokens-per-update", value=200)
     ),
     "| em\\_routing | train.dropout – → 0.3; train.lr 0.1 → 0.5 |": (
