@@ -143,7 +143,7 @@ def test_the_precision_reaches_the_training(
 
 
 def test_a_users_configurations_add_to_ours_and_come_first(
-    plan: Launch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    plan: Launch, launch: Launch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = tmp_path / "configs" / "multi30k"
     own.mkdir(parents=True)
@@ -159,8 +159,10 @@ def test_a_users_configurations_add_to_ours_and_come_first(
     (own / "baseline.yaml").write_text("extends: multi30k/baseline\ntrain: {lr: 0.25}\n")
     assert "--lr 0.25 " in trainings(plan("--config", "multi30k/baseline", "--cpu"))[0]
     (own / "em_routing.yaml").write_text("extends: multi30k/em_routing\ntrain: {lr: 0.125}\n")
-    every = trainings(plan(*MULTI30K, "--rows", "all"))
-    assert sum("--lr 0.125 " in line for line in every) == 1
+    every = launch(*MULTI30K, "--rows", "all", "--dry-run")
+    assert sum("--lr 0.125 " in line for line in trainings(every)) == 1
+    # their own baseline is extended by others, and so is none of all
+    assert "init-from baseline has no run in" in every
 
 
 def test_what_a_search_is_given_of_the_references_is_warned_of(launch: Launch) -> None:
