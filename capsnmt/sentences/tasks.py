@@ -51,12 +51,7 @@ class ClassificationDataset(FairseqDataset):
         self.sizes = np.array([max(map(len, example)) for example in sentences])
 
     def __getitem__(self, index: int) -> Dict[str, Any]:
-        return {
-            "id": index,
-            "sentences": self.sentences[index],
-            "label": self.labels[index],
-            "bucket": self.buckets[index],
-        }
+        return {"id": index, "sentences": self.sentences[index]}
 
     def __len__(self) -> int:
         return len(self.sentences)
@@ -75,16 +70,17 @@ class ClassificationDataset(FairseqDataset):
     def collater(self, samples: List[Dict[str, Any]]) -> Dict[str, Any]:
         if not samples:
             return {}
+        ids = torch.tensor([sample["id"] for sample in samples])
         lines = [line for row in zip(*(s["sentences"] for s in samples)) for line in row]
         tokens = data_utils.collate_tokens(lines, self.pad, left_pad=True)
         lengths = torch.tensor([len(line) for line in lines])
         return {
-            "id": torch.tensor([sample["id"] for sample in samples]),
+            "id": ids,
             "nsentences": len(samples),
             "ntokens": int(lengths.sum()),
             "net_input": {"src_tokens": tokens, "src_lengths": lengths},
-            "target": torch.stack([sample["label"] for sample in samples]),
-            "bucket": torch.stack([sample["bucket"] for sample in samples]),
+            "target": self.labels[ids],
+            "bucket": self.buckets[ids],
         }
 
 
@@ -92,29 +88,19 @@ class ClassificationTask(FairseqTask):
     """A task whose examples are one or more sentences with a class.
 
     Classes, dictionary and codes of subwords are saved in the checkpoint: evaluation does not
-    depend on the data and files of the training.
+    depend on the data and files of the training. A task adds to ``self.state`` what gives
+    ``symbols``, the words of its dictionary in order, and ``classes``, names in the order of their
+    indices.
     """
 
     num_sentences = 1  # of an example
     buckets: Tuple[int, ...] = ()  # all that an example may have
-
-    def __init__(self, cfg: Any) -> None:
-        super().__init__(cfg)
-        self.state.add_factory("symbols", self.read_symbols)
-        self.state.add_factory("classes", self.read_classes)
+    target_dictionary = None  # classes are not words
 
     @classmethod
     def setup_task(cls, cfg: Any, **_: Any) -> "ClassificationTask":
         """Return the task; fairseq-validate adds that its settings are from a checkpoint."""
         return cls(cfg)
-
-    def read_symbols(self) -> List[str]:
-        """Return the words of the dictionary in order."""
-        raise NotImplementedError
-
-    def read_classes(self) -> List[str]:
-        """Return the names of the classes in the order of their indices."""
-        raise NotImplementedError
 
     def read_examples(self, split: str) -> Sequence[Example]:
         """Return the examples of a split."""
@@ -139,11 +125,6 @@ class ClassificationTask(FairseqTask):
         for symbol in self.state.symbols:
             dictionary.add_symbol(symbol)
         return dictionary
-
-    @property
-    def target_dictionary(self) -> None:
-        """None: classes are not words."""
-        return None
 
     @property
     def num_classes(self) -> int:
@@ -237,6 +218,8 @@ class ProbingTask(ClassificationTask):
         super().__init__(cfg)
         require_task(cfg.probing_task)
         check(cfg, ProbingConfig)
+        self.state.add_factory("symbols", self.read_symbols)
+        self.state.add_factory("classes", self.read_classes)
         self.state.add_factory("codes", lambda: Path(cfg.bpe_codes).read_text("utf-8").split("\n"))
 
     @functools.cached_property
@@ -337,12 +320,8 @@ class LogicalInferenceTask(ClassificationTask):
     def __init__(self, cfg: Any) -> None:
         super().__init__(cfg)
         check(cfg, LogicalInferenceConfig)
-
-    def read_symbols(self) -> List[str]:
-        return ["(", ")", "not", "and", "or", *VARIABLES]
-
-    def read_classes(self) -> List[str]:
-        return list(RELATIONS)
+        self.state.add_factory("symbols", lambda: ["(", ")", "not", "and", "or", *VARIABLES])
+        self.state.add_factory("classes", lambda: list(RELATIONS))
 
     def read_examples(self, split: str) -> Sequence[Example]:
         return read_split(Path(self.cfg.data), split, self.cfg.max_operators)
