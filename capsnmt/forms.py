@@ -23,8 +23,6 @@ MARKS = {
     "wordpiece": re.compile(r"(?<=\S )##(?!AT##)\w"),
     "BPE with end marks": re.compile(r"\S</w>(?= |$)"),
 }
-# symbols of a dictionary, which a model would not take for text
-SYMBOLS = re.compile(r"(?:^|(?<= ))(?:</?s>|<pad>)(?= |$)")
 UNKNOWN = "unknown words (<unk>)"
 LOST = "characters that a conversion lost (U+FFFD)"
 # bytes of Windows read as latin1, where U+0085 ends a line elsewhere; of UTF-8, as one of the two:
@@ -32,7 +30,8 @@ LOST = "characters that a conversion lost (U+FFFD)"
 WRONG = "characters of a wrong conversion (U+0080 to U+009F, or as \u00c3\u00bc for \u00fc)"
 NO_WORDS = {
     **{f"marks of subwords ({kind})": pattern for kind, pattern in MARKS.items()},
-    "symbols of a dictionary": SYMBOLS,
+    # which a model would not take for text
+    "symbols of a dictionary": re.compile(r"(?:^|(?<= ))(?:</?s>|<pad>)(?= |$)"),
     UNKNOWN: re.compile("<unk>"),  # fairseq-generate writes <<unk>> in references
     LOST: re.compile("\ufffd"),
     WRONG: re.compile("[\x80-\x84\x86-\x9f]|\u00c3[\xa1-\xaa\xac-\xba\xbc-\xbe]|\u00e2\u20ac"),

@@ -213,9 +213,7 @@ def _absolute(flag: str, name: str) -> str:
     path = Path(name)
     if path.exists() and not path.is_file():
         raise ConfigurationError(f"{flag} {name} is no regular file; write its text to one")
-    if "{language}" in (found := os.path.join(os.path.realpath(path.parent), path.name)):
-        raise ConfigurationError(f"{flag} {found}: {{language}} stands for a language; rename it")
-    return found
+    return os.path.join(os.path.realpath(path.parent), path.name)
 
 
 def _held_out(pairs: Mapping[str, int]) -> Dict[str, int]:

@@ -62,8 +62,9 @@ class Piece(records.Record, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def _of_language(names: Union[str, Dict[str, str]], side: str) -> str:
-    name = names if isinstance(names, str) else names[side]
-    return name.replace("{language}", language_of_side(side))
+    if isinstance(names, str):
+        return names.replace("{language}", language_of_side(side))
+    return names[side]  # as it is: a path of the user's may have braces
 
 
 def sides_of(pieces: Sequence[Piece], languages: Tuple[str, str]) -> Tuple[str, ...]:

@@ -93,20 +93,19 @@ def translated(
 
     Without ``nbest``, lines are not numbered.
     """
-    name, number, words = "standard input", 0, Words()
+    name, words = "standard input", Words()
     lines = plain(stream_lines(stream, name), name)
     while buffer := list(itertools.islice(lines, size)):
         output: List[str] = []
         for line, translation in zip(buffer, translator.translations(buffer, nbest=nbest or 1)):
-            number += 1
             words.see(line, *([] if translation.known else [NEW]))
             if translation.parts > 1:
                 cli.say(
-                    f"{name}, line {number}: has more than {translator.longest:,} "
+                    f"{name}, line {words.lines}: has more than {translator.longest:,} "
                     f"subwords: translated in {translation.parts} parts"
                 )
             for hypothesis in translation.hypotheses:
-                cells = [str(number)] if nbest is not None else []
+                cells = [str(words.lines)] if nbest is not None else []
                 cells += [f"{hypothesis.score:.4f}"] if scores else []
                 output.append("\t".join([*cells, hypothesis.text]) + "\n")
         yield "".join(output)

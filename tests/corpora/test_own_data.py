@@ -355,9 +355,10 @@ def test_the_same_files_by_another_path_are_the_same_text(files, run, monkeypatc
         run("--train", *words)
 
 
-def test_a_path_with_an_equals_sign_is_no_name(files, run):
-    Path("lang=x").symlink_to(".")
-    run("--train", "a.en", "a.de", "--test", "lang=x/v.en", "lang=x/v.de", *SMALL)
+def test_a_path_with_an_equals_sign_or_braces_is_as_it_is(files, run):
+    Path("lang={language}").symlink_to(".")
+    sides = [f"lang={{language}}/v.{side}" for side in ("en", "de")]
+    run("--train", "a.en", "a.de", "--test", *sides, *SMALL)
     assert PreparedData(Path("out")).read_manifest().test_sets == {"test": "test"}
 
 

@@ -130,8 +130,7 @@ def spoilt_test_sets(folder: Path) -> None:
         "v.de.sgm": side.format("ref"),
     }.items():
         (folder / name).write_text(text, "utf-8")
-    for name in ("my/raw", "{language}"):
-        shutil.copytree(folder, folder.parent / name, ignore=lambda *_: ["my", "{language}"])
+    shutil.copytree(folder, folder.parent / "my/raw", ignore=lambda *_: ["my"])
     for side in ("en", "de"):
         (folder.parent / f"my/raw/a.{side}").rename(folder.parent / f"my/raw/train.{side}")
     (folder.parent / "link").symlink_to("my")
