@@ -76,7 +76,6 @@ def parse(arch: str, *flags: str, task: str = "translation") -> argparse.Namespa
 
 
 def build(arch: str, *flags: str, small: bool = True, seed: int = 1) -> torch.nn.Module:
-    """Build a model from its command line, in evaluation mode."""
     torch.manual_seed(seed)
     args = parse(arch, *(SMALL if small else ()), *flags)
     return fairseq.models.build_model(args, TASK).eval()

@@ -37,11 +37,6 @@ def loss_of(model: torch.nn.Module) -> torch.Tensor:
     )
 
 
-def exact(name: str, *flags: str) -> torch.nn.Module:
-    """The system in double precision, where equal values agree in many digits."""
-    return build_system(name, *flags).double()
-
-
 def test_each_pair_of_values_is_that_of_a_system_or_refused_in_one_line() -> None:
     """A value that is refused wrongly has no system; one that is accepted must get one.
 
@@ -57,7 +52,7 @@ def test_each_pair_of_values_is_that_of_a_system_or_refused_in_one_line() -> Non
 
 @every_system
 def test_a_sentence_alone_equals_the_same_sentence_in_a_padded_batch(name: str) -> None:
-    model = exact(name)
+    model = build_system(name).double()
     sources, targets = sentences(5, 3, 1), sentences(2, 4, 3, seed=1)
     alone = [forward(model, [one], [other])[0] for one, other in zip(sources, targets)]
     for left_pad in (True, False):
