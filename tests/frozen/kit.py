@@ -28,18 +28,14 @@ from torch import Tensor
 from tests.commands import filled
 from tests.interpreter import COMMANDS, ROOT, environment, programs, ran, words
 
-GOLDEN = Path(__file__).with_name("golden")
+GOLDEN, DATA = (Path(__file__).with_name(name) for name in ("golden", "data"))
 # variables of all commands
 TERMINAL = {"PYTHONHASHSEED": "0", "COLUMNS": "100", "OMP_WAIT_POLICY": "PASSIVE"}
 NUMBER = re.compile(r"(-?\d+(?:\.\d+(?:e[-+]\d+)?|e-\d+))")
 
 
 class World:
-    """A folder that the cases share: what one of them needs is made once.
-
-    Args:
-        folder: an empty folder, or one that another process of the same tests fills.
-    """
+    """A folder that the cases share: what one of them needs is made once."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.python = folder, programs(folder)
@@ -79,7 +75,6 @@ class World:
     def script(
         self, name: str, *flags: str, cwd: Optional[Path] = None
     ) -> subprocess.CompletedProcess:
-        """Run a script of the project."""
         given = ["bash", ROOT / "scripts" / name, *flags]
         done = ran(given, cwd or self.folder, **TERMINAL, PYTHON=str(self.python))
         return self._normalised(done)
@@ -135,14 +130,7 @@ CASES: Dict[str, Case] = {}
 
 
 def frozen(promise: str, floats: bool = False, nightly: bool = False, name: str = "") -> Callable:
-    """Register a case.
-
-    Args:
-        promise: what a user may rely on.
-        floats: numbers with a point may differ by two units of their last digit.
-        nightly: it takes long.
-        name: the name of the case (default: that of the function).
-    """
+    """Register a case by its name; with ``floats``, last digits of numbers may differ by two."""
 
     def register(make: Callable[[World], str]) -> Callable[[World], str]:
         case = Case(name or make.__name__, promise, make, floats, nightly)
@@ -221,7 +209,6 @@ def short(value: float, digits: int = 6) -> str:
 
 
 def rounded(text: str, digits: int = 4) -> str:
-    """A text whose numbers have so many significant digits."""
     return re.sub(r"-?\d+\.\d+(e-?\d+)?", lambda found: short(float(found[0]), digits), text)
 
 
@@ -233,7 +220,6 @@ def digest(content: Any) -> str:
 
 
 def tree(folder: Path) -> List[str]:
-    """The names of all files below a folder, sorted."""
     files = (path for path in folder.rglob("*") if path.is_file())
     return sorted(str(path.relative_to(folder)) for path in files)
 
@@ -256,5 +242,4 @@ def outline(value: Any, place: str = "") -> List[str]:
 
 
 def load(path: Path) -> Dict[str, Any]:
-    """Read a checkpoint of our own tests."""
     return torch.load(path, map_location="cpu", weights_only=False)

@@ -50,7 +50,6 @@ every_connection = pytest.mark.parametrize("setting", CONNECTED.values(), ids=CO
 
 
 def aggregation(num_layers: int = LAYERS, **setting: Any) -> nn.Module:
-    torch.manual_seed(0)
     return layer_aggregation(embed_dim=WIDTH, num_layers=num_layers, ffn_dim=FFN, **setting)
 
 
@@ -71,6 +70,12 @@ def test_an_aggregate_and_its_gradients_equal_the_equations(setting: dict, num_l
         assert_same(module(layers), expected.view(2, 2, WIDTH), module, *layers)
 
 
+@pytest.mark.parametrize("mode", POSITION_WISE)
+def test_a_missing_layer_is_an_error_and_not_another_aggregate(mode: str) -> None:
+    with pytest.raises(ValueError, match="built for 3 states and got 2"):
+        aggregation(mode=mode)(layers_of(2, num_layers=2))
+
+
 def test_the_transparent_mixture_and_its_gradients_equal_the_equation() -> None:
     states, module = layers_of(2, 3, num_layers=4), randomised(TransparentMixture(4, 2))
     shares = [oracles.softmax(list(module.weight[:, j])) for j in range(2)]
@@ -84,7 +89,6 @@ def connection(num_layers: int = LAYERS, **setting: Any) -> nn.Module:
 
 def stack(connected_by: nn.Module) -> nn.ModuleList:
     """The layers, or sublayers, that a module connects."""
-    torch.manual_seed(1)
     count = connected_by.num_states - 1
     layers = (nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Tanh()) for _ in range(count))
     return nn.ModuleList(layers).double()
@@ -147,7 +151,6 @@ def head_oracle(module: HeadRouting, token: Tensor) -> Tensor:
 def test_the_output_and_its_gradients_equal_the_equations(
     routing: str, capsules: int, iterations: int, normalize: bool
 ) -> None:
-    torch.manual_seed(0)
     module = HeadRouting(HEAD_WIDTH, HEADS, routing, capsules, iterations, normalize=normalize)
     module, heads = randomised(module, 0.6), numbers(2, 2, HEAD_WIDTH)
     expected = torch.stack([head_oracle(module, token) for token in heads.flatten(0, 1)])
@@ -156,7 +159,6 @@ def test_the_output_and_its_gradients_equal_the_equations(
 
 @pytest.mark.parametrize("capsules", [0, 2])
 def test_random_coefficients_are_the_equations_with_every_backend(capsules: int) -> None:
-    torch.manual_seed(0)
     module = HeadRouting(HEAD_WIDTH, HEADS, "em", capsules, 1, coefficients="random")
     (C,) = module.buffers()
     assert C.unique().numel() == C.numel()
@@ -169,7 +171,6 @@ def test_random_coefficients_are_the_equations_with_every_backend(capsules: int)
 
 
 def test_votes_start_as_large_as_the_projection_they_replace() -> None:
-    torch.manual_seed(0)
     module, heads = HeadRouting(256, 8, "em"), torch.randn(64, 256)
     projection = torch.nn.Linear(256, 256)
     torch.nn.init.xavier_uniform_(projection.weight)
@@ -188,7 +189,6 @@ def test_they_start_as_the_mean_or_near_the_top() -> None:
     assert not aggregation(mode="attention").query.any()
     assert not TransparentMixture(LAYERS, 2).weight.any()
     assert not any(x.any() for x in connection(mode=RESIDUALS, normalize_before=True).queries)
-    torch.manual_seed(0)
     layers = layers_of(50, num_layers=6, width=64)
     dynamic = layer_aggregation("dynamic", 64, 6, 128).double()
     assert 0 < (dynamic(layers) - layers[-1]).std() < 0.3
@@ -197,7 +197,6 @@ def test_they_start_as_the_mean_or_near_the_top() -> None:
 @pytest.mark.parametrize("mode", [*POSITION_WISE, *CONNECTIONS])
 @pytest.mark.parametrize("variant", [False, True])
 def test_every_parameter_has_a_gradient_at_the_start(mode: str, variant: bool) -> None:
-    torch.manual_seed(0)
     if mode in CONNECTIONS:
         module = connection(mode=mode, normalize_before=variant).double()
         output = states_of(module, stack(module), numbers(20, WIDTH))[-1]
@@ -232,7 +231,6 @@ def test_the_aggregate_starts_at_a_size_that_trains(
     mode: str, capsules: int, least: float, most: float, own: bool
 ) -> None:
     """Neither near nothing nor, in dynamic routing, with one capsule for each layer."""
-    torch.manual_seed(0)
     module = layer_aggregation(mode, 128, 6, 256, num_capsules=capsules, own=own)
     layers = [layer.float() for layer in layers_of(100, num_layers=6, width=128)]
     output = module(layers)

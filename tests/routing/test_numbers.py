@@ -110,6 +110,13 @@ def test_autocast_does_not_lower_the_inner_precision(name):
     torch.testing.assert_close(found, expected, rtol=0, atol=0)
 
 
+@pytest.mark.parametrize("iterations", [0, -1, 2.5, True, "3", None])
+@pytest.mark.parametrize("name", OPERATORS)
+def test_iterations_must_be_a_positive_whole_number(name, iterations):
+    with pytest.raises(ValueError, match="whole number >= 1, not"):
+        OPERATORS[name](random(2, 3, 4, 5), iterations)
+
+
 def test_squash_keeps_the_dtype_and_computes_in_fp32():
     s = torch.tensor([300.0, 400.0], dtype=torch.float16)  # |s|^2 = 250,000 is no fp16 number
     assert routing.squash(s).dtype == torch.float16

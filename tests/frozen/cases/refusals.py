@@ -11,10 +11,11 @@ import torch
 from fairseq.criterions import build_criterion
 from fairseq.optim import build_optimizer
 
+from capsnmt import modules, routing
 from tests.corpora.miniatures import lines as lines_of
 from tests.corpora.miniatures import write_own
 from tests.evaluation.outputs import sgm, wmt_xml, write_outputs
-from tests.frozen.kit import World, frozen
+from tests.frozen.kit import DATA, World, frozen
 from tests.interpreter import COMMANDS
 from tests.report.finished_runs import write_run
 from tests.sentences import systems
@@ -22,7 +23,7 @@ from tests.small_row import SMALL
 from tests.support import SMALL as SMALL_MODEL
 from tests.support import TASK, parse
 
-REFUSED = Path(__file__).parents[1] / "data" / "refusals.txt"
+REFUSED = DATA / "refusals.txt"
 SCRIPTS = (
     *("demo", "test", "run_evidence", "run_experiment", "evaluate"),
     *("check_gpu", "benchmark_gpu"),
@@ -97,7 +98,6 @@ def spoilt(folder: Path) -> None:
 
 
 def spoilt_text(folder: Path) -> None:
-    """Write a small corpus, and text that is none."""
     folder.mkdir()
     write_own(folder)
     (folder / "one.tsv").write_text("no tab\n" * 60, "utf-8")
@@ -185,4 +185,18 @@ def refusals(world: World) -> str:
             answer = answer.replace("HERE/refused", "HERE")
         lines += [f"$ {line}", f"  {answer}"]
     assert {path: path.lstat().st_mtime_ns for path in folder.rglob("*")} == files
+    return "\n".join(lines)
+
+
+@frozen("each of these calls of an operator or a module is refused in this line")
+def calls(_: World) -> str:
+    names = {**vars(routing), **vars(modules), "torch": torch, "x": torch.zeros(3, 2, 8)}
+    names.update(votes=torch.zeros(2, 3, 4, 5), ones=torch.ones(4))
+    lines: List[str] = []
+    for line in (DATA / "calls.txt").read_text("utf-8").splitlines():
+        try:
+            answer = f"accepted: {eval(line, names)}"
+        except ValueError as error:
+            answer = str(error)
+        lines += [f">>> {line}", f"  {answer}"]
     return "\n".join(lines)
