@@ -3,6 +3,7 @@
 import argparse
 import itertools
 import re
+from types import SimpleNamespace
 from typing import Dict, Sequence, Set, Tuple
 from unittest.mock import patch
 
@@ -51,7 +52,6 @@ def logits(built: torch.nn.Module) -> torch.Tensor:
 
 
 def same(one: torch.nn.Module, other: torch.nn.Module) -> bool:
-    """Whether two models have the same parameters and outputs."""
     names = [{name: p.shape for name, p in each.named_parameters()} for each in (one, other)]
     return names[0] == names[1] and torch.allclose(logits(one), logits(other), rtol=0, atol=1e-9)
 
@@ -65,7 +65,6 @@ def changed(one: torch.nn.Module, other: torch.nn.Module) -> Set[str]:
 
 
 def at(sides: str, layers: str, part: str) -> Set[str]:
-    """Places in each of the sides and layers."""
     return {" ".join(place) for place in itertools.product(sides.split(), layers.split(), [part])}
 
 
@@ -236,7 +235,13 @@ def test_every_routing_of_a_model_runs_on_its_backend(monkeypatch: pytest.Monkey
     assert set(seen) == {"eager"}
 
 
-# of a default's type, values that --model-overrides and hydra may give, which parse no text
+def built_with(model: type = CapsnmtTransformer, **values: object) -> torch.nn.Module:
+    """A model of values that --model-overrides and hydra may give, which parse no text."""
+    args = argparse.Namespace(**{**vars(parse(PLAIN, *SMALL)), **values})
+    return model.build_model(args, TASK)
+
+
+# of a default's type
 WRONG: Dict[type, Sequence[object]] = {
     bool: ["yes", 2.5, [1]],
     int: ["3", 2.5, [1]],
@@ -251,9 +256,8 @@ def test_a_value_of_another_type_is_refused(name: str) -> None:
     default = defaults()[name]
     equal = [float(default)] if isinstance(default, int) else []
     for value in [*WRONG.get(type(default), ()), *equal]:
-        args = argparse.Namespace(**{**vars(parse(PLAIN, *SMALL)), name: value})
         with pytest.raises(ConfigurationError, match=f"^{flag(name)} [^\n]*$"):
-            CapsnmtTransformer.build_model(args, TASK)
+            built_with(**{name: value})
 
 
 class OfAUser(CapsnmtTransformer):
@@ -274,26 +278,18 @@ def test_a_probability_that_is_text_and_a_name_that_nothing_reads_are_refused() 
         ("mlmha_mask_sources", "^mlmha_mask_sources is no setting; give mlmha_mask_source$"),
         ("layer_aggregation_bias", "is no setting; give layer_aggregation$"),
     ):
-        args = argparse.Namespace(**{**vars(parse(PLAIN, *SMALL)), name: "0.1"})
         with pytest.raises(ConfigurationError, match=fault):
-            CapsnmtTransformer.build_model(args, TASK)
-    assert OfAUser.build_model(args, TASK)
-
-
-class CriterionOfAUser:
-    @staticmethod
-    def add_args(parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("--head-capsule-loss")
+            built_with(**{name: "0.1"})
+    assert built_with(OfAUser, layer_aggregation_bias="0.1")
 
 
 def test_a_criterion_may_have_an_option_that_is_called_nearly_as_a_switch() -> None:
-    of_criterion = {"criterion": "of_a_user", "head_capsule_loss": "0.1"}
-    args = argparse.Namespace(**{**vars(parse(PLAIN, *SMALL)), **of_criterion})
+    given = {"criterion": "of_a_user", "head_capsule_loss": "0.1"}
     with pytest.raises(ConfigurationError, match="head_capsule_loss is no setting; give head_caps"):
-        CapsnmtTransformer.build_model(args, TASK)
-    registry = REGISTRIES["criterion"]["registry"]
-    with patch.dict(registry, of_a_user=CriterionOfAUser):
-        assert CapsnmtTransformer.build_model(args, TASK)
+        built_with(**given)
+    own = SimpleNamespace(add_args=lambda parser: parser.add_argument("--head-capsule-loss"))
+    with patch.dict(REGISTRIES["criterion"]["registry"], of_a_user=own):
+        assert built_with(**given)
 
 
 # flags of the plain architecture -> the refusal of training, of a machine with nothing but torch
