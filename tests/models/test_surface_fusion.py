@@ -1,7 +1,7 @@
 """SurfaceFusion against its equations: what it reads and predicts, and what its loss trains."""
 
 import math
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, Tuple
 
 import pytest
 import torch
@@ -10,6 +10,7 @@ from torch import Tensor
 from capsnmt.models.decoder import TransformerDecoder
 from tests.criterions.samples import train
 from tests.criterions.test_chunked_loss import assert_equal, ours, outcome, theirs
+from tests.routing.oracles import softmax
 from tests.support import (
     NORM,
     PAD,
@@ -32,11 +33,6 @@ AROUND: Dict[str, Tuple[str, ...]] = {
     "mixtures": ("--layer-aggregation", "transparent"),
     "aggregated": ("--layer-aggregation", "linear"),
 }
-
-
-def softmax(scores: List[Tensor]) -> List[Tensor]:
-    exps = [score.exp() for score in scores]
-    return [x / sum(exps) for x in exps]
 
 
 def oracle(model: Any, left_pad: bool) -> Tensor:
