@@ -130,7 +130,6 @@ def gates(gate: Optional[HeadGate], x: Tensor, count: int) -> List[Tensor]:
 
 
 def softmax(scores: List[Tensor], hidden: List[bool]) -> List[Tensor]:
-    """Return the softmax of the scores that are not hidden, 0 elsewhere."""
     exps = [torch.exp(a) * (0 if hide else 1) for a, hide in zip(scores, hidden)]
     return exps if all(hidden) else [x / sum(exps) for x in exps]
 

@@ -9,12 +9,8 @@ from torch import Tensor, nn
 def randomised(module: nn.Module, std: float = 0.7, **others: float) -> Any:
     """Return the module in double precision, evaluating, with random numbers everywhere.
 
-    What starts at a constant would be tested at one special point only.
-
-    Args:
-        module: the module.
-        std: the deviation of its parameters.
-        others: the deviations of those whose names contain a word.
+    What starts at a constant would be tested at one special point only. Parameters whose names
+    contain a word of ``others`` have that deviation.
     """
     for name, parameter in module.named_parameters():
         nn.init.normal_(parameter, std=next((s for w, s in others.items() if w in name), std))

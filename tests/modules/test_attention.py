@@ -148,7 +148,6 @@ every_variant = pytest.mark.parametrize("variant", VARIANTS)
 def test_every_source_starts_as_the_transformer(variant: str, source_width: int) -> None:
     """Uniform up to fairseq's bound, and no two sources the same."""
     width, sources = 64, 3
-    torch.manual_seed(0)
     module = HostedMultiLayerAttention(width, 4, sources, variant, source_dim=source_width)
     plain = HostedAttention(width, 4, source_dim=source_width, cross=True)
     for name in ("q_proj", "k_proj", "v_proj"):
@@ -167,7 +166,6 @@ def test_every_source_starts_as_the_transformer(variant: str, source_width: int)
 @every_variant
 def test_the_output_starts_as_large_as_the_transformers(variant: str) -> None:
     """Its variance is 2n / (n + 1) times as large: 1.7 at n = 6, where blocks alone give 6."""
-    torch.manual_seed(0)
     width, sources = 128, 6
     query, memory = torch.randn(16, 8, width), torch.randn(2, 8, sources * width)
     module = HostedMultiLayerAttention(width, 4, sources, variant)
@@ -252,7 +250,6 @@ def test_talking_heads_drop_the_weights_that_multiply_the_values() -> None:
 
 
 def test_a_gate_starts_around_one_half_as_further_columns_of_the_query_projection() -> None:
-    torch.manual_seed(0)
     gate = HeadGate(512, 8)
     queries = torch.nn.init.xavier_uniform_(torch.empty(512 + 8, 512), gain=1 / math.sqrt(2))
     torch.testing.assert_close(gate.projection.weight.std(), queries.std(), rtol=0.05, atol=0)

@@ -63,7 +63,6 @@ def test_the_map_to_head_weights_may_be_changed_as_every_map(way: str) -> None:
 
 def test_head_weights_start_uniform_with_all_of_their_gradient() -> None:
     """Eight heads, 30 positions: a Glorot W^up would start at the flat end of its softmax."""
-    torch.manual_seed(0)
     module = CapsuleAttention(8 * WIDTH // HEADS, 8, vertical=True)
     e = torch.randn(16, 8, 30, 30) * 2
     probe = torch.randn_like(e)

@@ -85,7 +85,6 @@ OPERATORS = {
 
 
 def run_with_gradient(operator, votes, iterations, **options):
-    """Return the result and the gradient of a fixed weighted sum of it."""
     votes = votes.detach().clone().requires_grad_()
     result = operator(votes, iterations, **options)
     weights = torch.linspace(-1.0, 1.0, result.numel(), dtype=result.dtype).view_as(result)
