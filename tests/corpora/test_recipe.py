@@ -1,4 +1,4 @@
-"""The recipes of the project, and what is said about wrong ones."""
+"""The recipes of the project, and what a recipe may have; wrong ones: tests/frozen/data."""
 
 import gzip
 import html
@@ -69,53 +69,3 @@ def test_a_test_set_of_a_recipe_has_its_references(corpus, run, tmp_path, no_fai
             found = [text(each) for each in data.references(name, target)]
             assert found[0] == text(corpus / f"test.{target}")
             assert found[1:] == ([text(corpus / "more.de")] if target == "de" else [])
-
-
-def _piece(**values):
-    return {"splits": {"test2": [values]}}
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"\udc80": 5}, "the key '\\udc80' is not text"),
-        (
-            {"merges": 5},
-            "object contains unknown field `merges`; choose from pair, files, splits, to",
-        ),
-        ({"segmentation": {"size": 1, "method": "w"}}, "choose from bpe, sentencepiece"),
-        ({"tokenisers": {"en": "moses"}}, "tokenisers has none for de"),
-        ({"tokenised-by": {"dee": "moses"}}, "tokenised-by.dee is not of pair en-de"),
-        ({"pair": "en-en"}, "pair is 'en-en'; expected `str` matching"),
-        ({"splits": {"valid": None}}, "train, valid and at least one test"),
-        ({"valid-every": 9}, "valid has more than one of splits, held-out and"),
-        ({"codes": "c", "segmentation": {"size": 1, "joint": False}}, "codes is one file of bpe"),
-        (
-            {"splits": {"valid": None}, "held-out": {"test9": 1}, "valid-every": 9},
-            "both take from the training pairs",
-        ),
-        (_piece(file="nope.{language}"), "no file nope.en; add it to files"),
-        (_piece(file="train.en", format="xml"), "splits.test2.0.format is 'xml'; expected"),
-        (_piece(file="train.en", format="tsv"), "splits.test2.0.columns has none for en"),
-        (_piece(file="train.en", members={"en": "x"}), "splits.test2.0.members has none for de"),
-        (_piece(file="train.en", format="wmt-xml"), "splits.test2.0.columns has none for en"),
-        (
-            _piece(file=dict.fromkeys(("en", "de", "de.1"), "train.en"), members={"en": "x"}),
-            "splits.test2.0.members has none for de",
-        ),
-        (
-            {"splits": {"train": [{"file": "train.{language}", "members": {"de.1": "x"}}]}},
-            "splits.train has de.1, and only test sets have references; remove it",
-        ),
-        ({"files": {"../x.en": {}}}, "files: the key is '../x.en'"),
-        ({"files": {"x": {"checksum": "1f"}}}, "files.x.checksum is '1f'; expected"),
-        ({"files": {"x": {"urls": [["ftp://h/x"]]}}}, "'ftp://h/x'; expected `str`"),
-    ],
-)
-def test_a_wrong_recipe_is_reported_with_what_is_wrong(corpus, refuse, tmp_path, change, message):
-    recipe = recipe_of(corpus)
-    for key, value in change.items():
-        recipe[key] = {**recipe[key], **value} if key in ("splits", "files") else value
-    recipe["splits"] = {split: pieces for split, pieces in recipe["splits"].items() if pieces}
-    path = write_recipe(tmp_path / "wrong.yaml", recipe)
-    refuse([path, "--output", tmp_path / "out"], f"error: {path}: ", message)

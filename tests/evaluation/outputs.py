@@ -13,10 +13,17 @@ TOKENS = [
 ] * 4
 DICTIONARY = "2026-01-01 00:00:00 | INFO | fairseq.tasks.translation | [{}] dictionary: 200 types"
 SCORES = [str(number / 16) for number in range(12)]  # of every segment
+# lines of capsnmt-translate --scores or --nbest, fairseq-generate, Marian and Sockeye
+TABLES = (
+    "-0.4132\t%s",
+    "7\t%s",
+    "H-7\t-0.4132\t%s",
+    "7 ||| %s ||| F0= -3.2",
+    '{"translation": "%s"}',
+)
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> Path:
-    """A text file with these lines."""
     path.write_bytes("".join(f"{line}\n" for line in lines).encode("utf-8"))
     return path
 
@@ -43,6 +50,9 @@ def write_outputs(folder: Path) -> Dict[str, str]:
         "reference": REFERENCE,
         "plain": plain,
         "short": generated(TOKENS[:5]),
+        "segmented": TOKENS,
+        "unknown": ["a <<unk>> sea"] * 12,
+        **{f"table-{n}": [line % text for text in REFERENCE] for n, line in enumerate(TABLES)},
         "unlogged": generated(TOKENS)[1:],
         "german": [line.replace("[en]", "[de]") for line in generated(TOKENS)],
         "chinese": [line.replace("[en]", "[zh]") for line in generated(["我们 走 吧 。"] * 12)],

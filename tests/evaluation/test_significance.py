@@ -14,7 +14,7 @@ from capsnmt.evaluation.planning import power
 from capsnmt.evaluation.scores import CENTRED, RANDOMIZATION
 from capsnmt.evaluation.significance import difference_of
 from tests.evaluation import rates
-from tests.evaluation.conftest import Evaluate, Refuse
+from tests.evaluation.conftest import Evaluate
 from tests.evaluation.outputs import write_lines
 
 METRICS = {
@@ -173,7 +173,6 @@ SCORES = ("bleu", "chrf", "multi-bleu")
 
 
 def scores_in(document: Any) -> List[Any]:
-    """The scores of all outputs."""
     found = [output["scores"] for system in document["systems"] for output in system["outputs"]]
     return [{metric: score["score"] for metric, score in each.items()} for each in found]
 
@@ -204,7 +203,7 @@ def test_what_seeds_cannot_say_is_said(
 
 
 def test_the_planner_says_how_many_seeds_and_what_these_could_show(
-    systems: Dict[str, str], evaluate: Evaluate, refuse: Refuse, capsys: pytest.CaptureFixture
+    systems: Dict[str, str], evaluate: Evaluate, capsys: pytest.CaptureFixture
 ) -> None:
     arguments = one(given(systems, systems["good"], systems["base"]))
     (plan,) = evaluate(*arguments, "--plan", "0.5")["plans"]
@@ -216,14 +215,6 @@ def test_the_planner_says_how_many_seeds_and_what_these_could_show(
     again = evaluate(*arguments, "--plan", str(plan["shown"]))["plans"][0]
     assert again["power"]["3"] == pytest.approx(0.8, abs=0.01)
     assert again["needed"] == 3
-    refused = (
-        (one(given(systems, systems["good-1"], systems["base-1"])), "several seeds"),
-        ([*arguments, "--plan", "-1"], "give one in 0 to 100"),
-        (given(systems, systems["good"], systems["base"]), "give the names by --test-sets"),
-        ([*arguments, "--test-sets", "A,B"], "write {set} in place of their names"),
-    )
-    for words, fix in refused:
-        refuse(["--plan", "0.5", *words], fix)
 
 
 def test_marks_are_of_all_tests_of_a_table(systems: Dict[str, str], evaluate: Evaluate) -> None:

@@ -4,17 +4,20 @@ import importlib
 import os
 import shlex
 import shutil
+from itertools import product
 from pathlib import Path
 from typing import List
 
 import torch
+import yaml
 from fairseq.criterions import build_criterion
 from fairseq.optim import build_optimizer
 
 from capsnmt import modules, routing
+from tests.corpora.conftest import recipe_of, write_recipe
 from tests.corpora.miniatures import lines as lines_of
 from tests.corpora.miniatures import write_own
-from tests.evaluation.outputs import sgm, wmt_xml, write_outputs
+from tests.evaluation.outputs import REFERENCE, element, sgm, wmt_xml, write_outputs
 from tests.frozen.kit import DATA, World, frozen
 from tests.interpreter import COMMANDS
 from tests.report.finished_runs import write_run
@@ -77,6 +80,7 @@ def spoilt(folder: Path) -> None:
     }.items():
         numbered = (f"{kind}-{number}\t-1\ta\n" for kind, number in ids.split())
         (folder / name).write_text("".join(numbered), "utf-8")
+    (folder / "results.json").write_text('{"settings": {}, "results": [3]}', "utf-8")
     (folder / "tiny.yaml").write_text(SMALL, "utf-8")
     for name, rate in (("one", "0.1"), ("two", "0.2")):
         (folder / name).mkdir()
@@ -84,6 +88,7 @@ def spoilt(folder: Path) -> None:
     lengths = [*(5 + number % 20 for number in range(400)), 29, 29]
     sentences = ("word " * length + f"{number}\n" for number, length in enumerate(lengths))
     (folder / "words").write_text("".join(sentences), "utf-8")
+    spoilt_recipes(folder / "recipes")
     spoilt_text(folder / "own")
     spoilt_test_sets(folder / "own")
     write_run(folder / "runs", "baseline")
@@ -95,6 +100,21 @@ def spoilt(folder: Path) -> None:
     (folder / "data").mkdir()
     (folder / "dangling").symlink_to("nowhere")
     torch.save({"model": {"weight": torch.ones(1)}}, folder / "weights.pt")
+
+
+def spoilt_recipes(folder: Path) -> None:
+    """Write a corpus, and the recipes of it that are wrong."""
+    corpus = folder / "corpus"
+    corpus.mkdir(parents=True)
+    for split, side in product(("train", "val", "test"), ("en", "de")):
+        (corpus / f"{split}.{side}").write_bytes(lines_of(range(3), side))
+    wrong = yaml.safe_load(REFUSED.with_name("recipes.yaml").read_text("utf-8"))
+    for name, change in wrong.items():
+        recipe = recipe_of(corpus)
+        for key, value in change.items():
+            recipe[key] = {**recipe[key], **value} if key in ("splits", "files") else value
+        recipe["splits"] = {split: parts for split, parts in recipe["splits"].items() if parts}
+        write_recipe(folder / f"{name}.yaml", recipe)
 
 
 def spoilt_text(folder: Path) -> None:
@@ -122,7 +142,9 @@ def spoilt_test_sets(folder: Path) -> None:
         "v.tmx": f"<?xml version='1.0'?>\n{unit}",
         "tmx.xml": unit,
         "marked.en": side.format("src"),
-        "marked.de": side.format("ref"),
+        "marked.de": f"\n{side.format('ref')}",
+        "part.xml": wmt_xml(REFERENCE, REFERENCE, documents=1),
+        "source.xml": element("src", segments),
         "none.en.sgm": "just text\n",
         "blank.en.sgm": "",
         "cut.en.sgm": '<seg id="1">a</seg>\n<seg id="2">cut of',
