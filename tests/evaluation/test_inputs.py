@@ -13,7 +13,7 @@ from sacrebleu.tokenizers.tokenizer_base import BaseTokenizer
 
 from capsnmt.evaluation.outputs import parse_generate_output
 from capsnmt.evaluation.text import REMOVE_BPE, moses_detokenizer, remove_bpe
-from tests.evaluation.conftest import Evaluate, Refuse, scores
+from tests.evaluation.conftest import Evaluate, scores
 from tests.evaluation.outputs import REFERENCE, generated, write_lines
 
 # sentences as fairseq prints them: no line end and no tab inside, everything else may be
@@ -86,15 +86,6 @@ def test_bpe_is_removed_as_fairseq_removes_it(kind: str, pieces: List[str]) -> N
 )
 def test_detokenisation_by_language(lang: Optional[str], tokens: str, text: str) -> None:
     assert moses_detokenizer(lang)(tokens) == text
-
-
-def test_a_file_that_links_to_itself_is_one_line(
-    files: Dict[str, str], tmp_path: Path, refuse: Refuse
-) -> None:
-    loop = tmp_path / "loop"
-    loop.symlink_to(loop)
-    given = (loop, "--reference", files["reference"], "--json", tmp_path / "new")
-    refuse(given, f"{loop}: cannot be read: Too many levels")
 
 
 def test_one_language_has_several_codes(
