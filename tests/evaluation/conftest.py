@@ -18,10 +18,7 @@ Refuse = Callable[..., None]
 
 @pytest.fixture(scope="session")
 def ted() -> Dict[str, List[str]]:
-    """TED Slk-Eng, 2,445 raw segments: ``reference`` and the outputs ``sys1`` and ``sys2``.
-
-    ``source`` and everything that ends in ``.tokens`` is tokenised.
-    """
+    """2,445 segments of TED Slk-Eng; ``source`` and what ends in ``.tokens`` is tokenised."""
     folder = real_data("significance")
     texts = {"source": read_gzip(folder / "ted.orig.slk.gz")}
     for key, name in {"reference": "ref", "sys1": "sys1", "sys2": "sys2"}.items():
@@ -31,7 +28,6 @@ def ted() -> Dict[str, List[str]]:
 
 
 def read_gzip(path: Path) -> List[str]:
-    """The lines of a gzip file."""
     with gzip.open(path, "rt", encoding="utf-8", newline="\n") as file:
         return [line.rstrip() for line in file]
 

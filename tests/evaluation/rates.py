@@ -142,7 +142,6 @@ def lines(statistics: Sequence[np.ndarray], measure: Measure, experiments: int) 
 
 
 def main(experiments: int = 10000) -> None:
-    """Print the table."""
     from tests.evaluation.conftest import read_gzip
     from tests.real_data import real_data
 

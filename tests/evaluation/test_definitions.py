@@ -39,12 +39,10 @@ def cells(table: str, system: str) -> List[List[str]]:
 
 
 def write(folder: Path, texts: Texts, segments: Optional[int]) -> Dict[str, Path]:
-    """The first segments of every text as a file."""
     return {name: write_lines(folder / name, lines[:segments]) for name, lines in texts.items()}
 
 
 def plain(files: Dict[str, Path], *flags: object) -> Sequence[object]:
-    """The arguments that score ``sys1`` and ``sys2``."""
     systems = f"sys1={files['sys1']}", f"sys2={files['sys2']}"
     return [*systems, "--input", "plain", "--reference", files["reference"], *flags]
 
