@@ -38,15 +38,16 @@ def test_files_that_flags_name_are_compared_by_their_content(
     assert "was trained with data: test.en-de.en.bin" in launch(*line, status=2)
 
 
+@pytest.mark.usefixtures("run")
 def test_text_that_was_edited_after_its_preparation_is_named(
-    data: Path, tmp_path: Path, launch: Launch
+    data: Path, words: List[str], launch: Launch
 ) -> None:
     """Its binarised source is that of the old text."""
     names = ("raw/news.en", "raw/news.de", "bin/test.en-de.en.bin")
     manifest = json.loads((data / "manifest.json").read_text("utf-8"))
     manifest["files"] = {name: {"sha256": sha256(data / name)} for name in names}
     (data / "manifest.json").write_text(json.dumps(manifest), "utf-8")
-    line = arguments(data, tmp_path)
+    line = [*words, "--prepared", str(data)]
     assert "warning" not in launch(*line)
     for name in names[:2]:
         lines = (data / name).read_text("utf-8").splitlines(keepends=True)
@@ -56,10 +57,9 @@ def test_text_that_was_edited_after_its_preparation_is_named(
 
 
 def test_a_row_takes_no_model_of_other_words_and_no_translations_of_other_text(
-    data: Path, tmp_path: Path, launch: Launch
+    data: Path, run: Path, words: List[str], tmp_path: Path, launch: Launch
 ) -> None:
-    line = arguments(data, tmp_path)
-    launch(*line)
+    line = [*words, "--prepared", str(data)]
     (tmp_path / "other.yaml").write_text("extends: row\n", "utf-8")
     line[1] = str(tmp_path / "other.yaml")
     before = {path: path.read_bytes() for path in data.rglob("*.*") if path.is_file()}
@@ -71,13 +71,13 @@ def test_a_row_takes_no_model_of_other_words_and_no_translations_of_other_text(
         file.write_text("".join(f"{line}\n" for line in reversed(lines)), "utf-8")
         error = launch(*line, *flags, status=2).splitlines()[-1]
         assert said in error
-        assert error.startswith(f"error: {tmp_path / 'runs' / 'row' / 'seed-1'}")
+        assert error.startswith(f"error: {run}")
         assert not (tmp_path / "runs" / "other" / "seed-1" / "config.json").exists()
         file.write_bytes(before[file])
 
 
 def test_all_references_of_a_test_set_are_scored_recorded_and_compared(
-    data: Path, tmp_path: Path, launch: Launch, refused: Callable[..., str]
+    data: Path, run: Path, words: List[str], launch: Launch, refused: Callable[..., str]
 ) -> None:
     shutil.copytree(data / "raw", data / "tokenised")
     manifest = json.loads((data / "manifest.json").read_text("utf-8"))
@@ -89,12 +89,12 @@ def test_all_references_of_a_test_set_are_scored_recorded_and_compared(
         for name in ("news.de", "news.de.1"):
             checksum = sha256(data / folder / name)
             files[f"{folder}/{name}"] = {"sha256": checksum, "lines": len(lines), "tokens": 1}
-    line = [*arguments(data, tmp_path), "--set", "score.tokenized=true"]
+    line = [*words, "--prepared", str(data), "--set", "score.tokenized=true"]
     records = []
     for seed, named in (("1", files), ("2", {})):
         (data / "manifest.json").write_text(json.dumps({**manifest, "files": named}), "utf-8")
         launch(*line, "--seeds", seed)
-        folder = tmp_path / "runs" / "row" / f"seed-{seed}"
+        folder = run.with_name(f"seed-{seed}")
         records.append(json.loads((folder / "scores.json").read_text("utf-8"))["news"])
         scores = records[-1]["systems"][0]["outputs"][0]["scores"]
         count = f"nrefs:{1 + bool(named)}|"
@@ -103,18 +103,18 @@ def test_all_references_of_a_test_set_are_scored_recorded_and_compared(
     names = [str(data / "raw" / name) for name in ("news.de", "news.de.1")]
     assert [each.get("references") for each in records] == [names, None]
     assert records[0]["checksums"]["reference"] != records[1]["checksums"]["reference"]
-    page = [str(tmp_path / "runs" / "row"), "--output", str(tmp_path / "page")]
+    page = [str(run.parent), "--output", str(data / "page")]
     assert "the reference of news" in refused(report, *page)
     # the same translations are scored by what there is now
     (data / "manifest.json").write_text(json.dumps({**manifest, "files": files}), "utf-8")
     printed = launch(*line, "--seeds", "1,2")
     assert printed.count("score news: complete") == 1
     assert printed.count("generate news: complete") == 2
-    summary = json.loads((tmp_path / "runs" / "row" / "summary.json").read_text("utf-8"))
+    summary = json.loads((run.parent / "summary.json").read_text("utf-8"))
     assert summary["seeds"] == [1, 2]
     assert summary["scores"]["news"]["bleu"]["signature"].startswith("nrefs:2|")
     assert report(page) == 0
-    written = (tmp_path / "page" / "report.md").read_text("utf-8")
+    written = (data / "page" / "report.md").read_text("utf-8")
     assert "sentences, 2 references" in written
     assert "| reference (de) |" in written
     # the same by other tokens
@@ -129,18 +129,18 @@ def test_all_references_of_a_test_set_are_scored_recorded_and_compared(
 
 
 def test_each_part_of_a_training_says_what_it_ran_on(
-    data: Path, tmp_path: Path, launch: Launch
+    run: Path, words: List[str], launch: Launch
 ) -> None:
     """Parts on one machine are one: tests/frozen/golden/launch_records.txt."""
-    line = arguments(data, tmp_path)
-    for threads, updates in (("1", "4"), ("2", "6"), ("2", "6")):
-        launch(*line, "--threads", threads, "--max-update", updates)
-    trained = RunFolder(tmp_path / "runs" / "row" / "seed-1").read_training()
-    assert (trained.threads, trained.updates) == (2, 6)
-    assert [(part.threads, part.updates) for part in trained.earlier] == [(1, 4)]
-    launch(*line, "--name", "stock", "--set", "train.memory-efficient-fp16=true")
-    run = RunFolder(tmp_path / "runs" / "stock" / "seed-1")
-    assert run.read_training().precision == "memory-efficient-fp16"
+    first = RunFolder(run).read_training().updates
+    for _ in range(2):
+        launch(*words, "--threads", "2", "--set", "train.max-epoch=2")
+    trained = RunFolder(run).read_training()
+    assert (trained.threads, trained.updates) == (2, 2 * first)
+    assert [(part.threads, part.updates) for part in trained.earlier] == [(1, first)]
+    launch(*words, "--name", "stock", "--set", "train.memory-efficient-fp16=true")
+    stock = RunFolder(run.parents[1] / "stock" / "seed-1").read_training()
+    assert stock.precision == "memory-efficient-fp16"
 
 
 def test_a_run_with_other_settings_than_what_it_is_compared_with_is_named(
