@@ -40,7 +40,6 @@ class World:
         return self.folder / "out" / "runs" / "tiny" / "seed-1"
 
     def set(self, *assignments: str) -> None:
-        """Change settings on the command line."""
         self.words += [word for each in assignments for word in ("--set", each)]
 
     def settings(self, change: Callable[[Dict], object], name: str = "tiny") -> None:
@@ -51,7 +50,6 @@ class World:
         path.write_text(yaml.safe_dump(known), "utf-8")
 
     def flag(self, name: str, value: Path) -> None:
-        """Replace the value of a flag."""
         self.words[self.words.index(name) + 1] = str(value)
 
 
@@ -153,14 +151,12 @@ def languages(world: World) -> Tuple[str, str]:
     return ("de", "en") if "data.target-lang=en" in world.words else ("en", "de")
 
 
-def sources_elsewhere(world: World) -> None:
-    shutil.move(str(world.sources / "corpus"), str(world.folder / "elsewhere"))
-    world.flag("--data", world.folder / "elsewhere")
+def moved(folder: str, flag: str) -> Callable[[World], None]:
+    def change(world: World) -> None:
+        (world.folder / folder).rename(world.folder / "moved")
+        world.flag(flag, world.folder / "moved")
 
-
-def data_elsewhere(world: World) -> None:
-    shutil.move(str(world.prepared), str(world.folder / "moved"))
-    world.flag("--prepared", world.folder / "moved")
+    return change
 
 
 def linked(world: World) -> None:
@@ -234,8 +230,8 @@ CHANGES: Dict[str, Tuple[str, Callable[[World], None]]] = {
     "copy": ("nothing", lambda world: None),
     "no data-bin": ("the data-bin", lambda world: shutil.rmtree(world.prepared / "bin")),
     "times": ("nothing", other_times),
-    "sources elsewhere": ("nothing", sources_elsewhere),
-    "data elsewhere": ("nothing", data_elsewhere),
+    "sources elsewhere": ("nothing", moved("sources/corpus", "--data")),
+    "data elsewhere": ("nothing", moved("out/prepared", "--prepared")),
     "link": ("nothing", linked),
     "no translation": ("the translation", without("generate-news.txt")),
     "no score": ("the test set", without("scores-news.json")),

@@ -15,7 +15,6 @@ Launch = Callable[..., str]
 
 
 def trainings(text: str) -> List[str]:
-    """The training commands of a plan."""
     return [line for line in text.splitlines() if "--save-dir" in line and line[0] != "#"]
 
 

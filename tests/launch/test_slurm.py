@@ -24,7 +24,6 @@ from fairseq.distributed.utils import infer_init_method
 from omegaconf import OmegaConf
 
 from capsnmt.launch import train
-from capsnmt.launch.__main__ import main
 from tests.commands import command
 from tests.interpreter import executable, ran
 from tests.launch.conftest import Launch
@@ -232,7 +231,7 @@ def job(
     output: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture,
+    launch: Launch,
 ) -> Iterator[subprocess.Popen]:
     """The batch script of a run, started; its folder and its interpreter have odd names."""
     python = tmp_path / "an env" / "python"
@@ -241,7 +240,7 @@ def job(
     stop = run / "checkpoints" / "stop"
     executable(python, JOB.replace("STOP", str(stop)))
     monkeypatch.setattr(sys, "executable", str(python))
-    assert main(submission) == 0, capsys.readouterr().err
+    launch(*submission)
     stop.parent.mkdir()
 
     variables = {**os.environ, "SLURM_JOB_ID": "7", "SLURM_CPUS_PER_TASK": "1"}
