@@ -15,7 +15,7 @@ from typing import Any, Dict, List
 import pytest
 import torch
 
-from tests.commands import in_two, printed, succeed, training
+from tests.commands import printed, succeed, training
 from tests.forked import INTERPRETER
 from tests.interpreter import executable, interpreter
 from tests.kills.launch import HANGS, LAUNCHER, Launch, started
@@ -136,23 +136,6 @@ def test_an_interruption_does_not_reset_the_patience(data: Path, tmp_path: Path)
         assert content(tmp_path / LAST)["updates"] == updates
 
 
-@pytest.mark.nightly  # six processes; the next test but one stops two, and tests/slurm compares
-@pytest.mark.one_host
-def test_two_processes_stopped_are_bit_for_bit_as_never_stopped(data: Path, tmp_path: Path):
-    uninterrupted, stopped = tmp_path / "uninterrupted", tmp_path / "stopped"
-    # torch >= 2.6 does not load what the first process would send to the other
-    flags = ["--batch-size", 4, "--load-checkpoint-on-all-dp-ranks"]
-    for folder in (uninterrupted, stopped):
-        folder.mkdir()
-    (stopped / "stop").touch()
-    line = direct(data, stopped, 12, *flags)
-    assert '"updates": 1}' in in_two(TRAIN, line, stopped)
-    assert content(stopped / LAST)["updates"] == 1
-    in_two(TRAIN, line, stopped)
-    in_two(TRAIN, direct(data, uninterrupted, 12, *flags), uninterrupted)
-    assert_same(stopped, uninterrupted)
-
-
 @pytest.mark.one_host  # an older torch does not name its threads
 def test_no_thread_of_a_group_of_processes_is_left_at_the_exit(data: Path, tmp_path: Path):
     """With one, one process in ten aborted at its exit. A forked one has no such exit."""
@@ -202,10 +185,7 @@ WAITING = "waiting for another launcher, or for the training of one that was kil
 
 
 def long_row(prepared: Path, folder: Path, updates: int = 400) -> List[str]:
-    """Return the arguments of the launcher for a row that a signal reaches before its last update.
-
-    It saves once in 100 updates, and not when an epoch ends.
-    """
+    """Return the flags of a row that saves once in 100 updates, and not when an epoch ends."""
     settings = ["save-interval-updates=100", "save-interval=1000", "log-interval=1"]
     sets = [word for setting in settings for word in ("--set", f"train.{setting}")]
     return [*arguments(prepared, folder), *sets, "--max-update", str(updates)]

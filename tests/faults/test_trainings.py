@@ -22,7 +22,7 @@ from tests.commands import (
     train,
     training,
 )
-from tests.support import HALF, PLUGIN, REPO, needs_compiler
+from tests.support import HALF, PLUGIN, REPO
 
 pytestmark = pytest.mark.system
 # a training of each flag on both hosts takes long: on the second at night
@@ -126,30 +126,12 @@ def test_a_flag_of_generation(
 
 
 @one_host
-def test_a_training_that_goes_on_needs_no_baseline(
-    data: Path, checkpoint: Path, tmp_path: Path
-) -> None:
-    arch, *own = EVERYTHING
-    baseline = tmp_path / "baseline.pt"
-    baseline.write_bytes(checkpoint.read_bytes())
-    flags = [*own, "--init-from", baseline]
-    assert "tensors loaded" in train(data, tmp_path / "run", arch, 1, *flags)
-    baseline.unlink()
-    log = train(data, tmp_path / "run", arch, 2, *flags)
-    assert "tensors loaded" not in log
-    assert "Loaded checkpoint" in log
-    state = torch.load(tmp_path / "run" / LAST, weights_only=False)
-    assert state["optimizer_history"][-1]["num_updates"] == 2
-    assert state["cfg"]["model"].init_from is None
-
-
-@one_host
 def test_another_direction_than_that_of_the_training_is_warned_of(
     data: Path, checkpoint: Path
 ) -> None:
     """Also where fairseq has inferred the languages of the training, as here."""
     flags = ["--user-dir", PLUGIN, "--path", checkpoint, *SHORT, *ON_CPU]
-    for pair, warned in (([], 0), (["-s", "en", "-t", "de"], 0), (["-s", "de", "-t", "en"], 1)):
+    for pair, warned in (([], 0), (["-s", "de", "-t", "en"], 1)):
         said = logged("fairseq_cli.generate", data, *flags, *pair)
         assert said.count("was trained to translate from en to de, and now") == warned
 
@@ -187,20 +169,6 @@ def parameters(folder: Path) -> Dict[str, torch.Tensor]:
     """Return the parameters after all updates; fairseq 0.12.2 leaves its marker uninitialised."""
     model = load_checkpoint(folder / LAST)["model"]
     return {name: model[name] for name in model if not name.endswith("_float_tensor")}
-
-
-@pytest.mark.nightly  # to generate code takes minutes; tests/models compare all graphs
-@one_host
-@needs_compiler
-def test_compiled_training_ends_with_the_same_model(corpus: Path, tmp_path: Path) -> None:
-    once = ("--dropout", "0", "--save-interval-updates", "0", "--no-epoch-checkpoints")
-    for name, more in (("eager", ()), ("compiled", ("--compile",))):
-        train(corpus / "bin", tmp_path / name, "transformer_em_routing_tiny", 8, *once, *more)
-    eager, compiled = (parameters(tmp_path / name) for name in ("eager", "compiled"))
-    # Adam moves a parameter by up to the learning rate, 0.005, whatever the size of its gradient
-    torch.testing.assert_close(compiled, eager, rtol=0, atol=0.001)
-    flags = ["--user-dir", PLUGIN, "--path", tmp_path / "compiled" / LAST, *ON_CPU, *SHORT]
-    assert len(hypotheses(succeed("fairseq_cli.generate", corpus / "bin", *flags))) == 8
 
 
 def test_two_processes_train_what_one_does_with_the_doubled_batch(
