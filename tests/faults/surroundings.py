@@ -26,10 +26,7 @@ def _resident() -> int:
 
 
 def observed() -> None:
-    """Run ``MODULE ARGUMENTS``; the last line of its errors is the memory of a freed tensor.
-
-    It is the number of megabytes that stay with the process.
-    """
+    """Run ``MODULE ARGUMENTS``; its last line are the megabytes that stay of a freed tensor."""
     sys.argv = sys.argv[1:]
     try:
         forked.execute(sys.argv[0])

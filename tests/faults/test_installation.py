@@ -80,7 +80,6 @@ def certificate(folder: Path) -> Path:
 
 @pytest.fixture(params=["https", "http"])
 def index(request: pytest.FixtureRequest, folder: Path) -> Iterator[http.server.HTTPServer]:
-    """The index, served."""
     handler = functools.partial(Index, directory=str(folder))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         server.agents = []  # type: ignore[attr-defined]
@@ -166,10 +165,7 @@ def test_uv_installs_where_and_how_pip_would(
 def test_pip_installs_what_uv_cannot(
     index: http.server.HTTPServer, folder: Path, bare: Path, tmp_path: Path
 ) -> None:
-    """An environment whose uv fails, as one may with a setting that only pip knows.
-
-    What pip is told to refuse, or to put elsewhere, it puts there nevertheless.
-    """
+    """As with a setting that only pip knows; what pip is told to refuse, or to put elsewhere."""
     other = tmp_path / "env" / "bin" / "python"
     other.parent.mkdir(parents=True)
     executable(other, f'#!/bin/sh\nexec "{bare}" "$@"\n')
@@ -205,10 +201,7 @@ def test_a_failure_is_one_line_with_the_reason_of_pip(
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """What the scripts need of a checkout, and a PATH with their tools and nothing else.
-
-    As out of an archive: no file is executable.
-    """
+    """What the scripts need, as out of an archive, and a PATH with their tools and nothing else."""
     for folder in ("scripts", "data_prep"):
         shutil.copytree(REPO / folder, tmp_path / folder, copy_function=shutil.copyfile)
     for name in ("setup.py", "constraints.txt", "constraints-stock.txt"):
@@ -227,11 +220,8 @@ def environment_of(
     words: Sequence[object] = ("scripts/demo.sh", "--quick"),
     **variables: str,
 ) -> subprocess.CompletedProcess:
-    """Run a script, by default the first that needs an environment, in the folder of the checkout.
-
-    Where the shell looks for folders first, there is another one called scripts.
-    """
-    programs = str(checkout / "bin")
+    """Run a script, by default the first that needs an environment, in the checkout."""
+    programs = str(checkout / "bin")  # where the shell finds another folder called scripts
     places = {"PATH": programs, "CDPATH": programs, "HOME": str(checkout)}
     given = [*before, "bash", *words]
     return untold(given, checkout, **places, PYENV_ROOT=str(checkout), **variables)
@@ -281,10 +271,7 @@ SCRIPTS = sorted(
 
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_every_script_has_help_and_installs_nothing(name: str, checkout: Path) -> None:
-    """It is in a checkout without an environment, and finds neither Python nor apt-get.
-
-    Called through a link.
-    """
+    """By a link to a checkout without an environment, where neither Python nor apt-get is found."""
     (checkout / "link").symlink_to(checkout / name)
     before = {*checkout.rglob("*")}
     (checkout / "capsnmt").symlink_to(PLUGIN)
@@ -305,10 +292,7 @@ def complete(checkout: Path) -> None:
 
 
 def test_the_checks_take_the_cores_that_they_have_and_need_no_git(checkout: Path) -> None:
-    """Also in the folder of another user, or in an environment that was moved with its checkout.
-
-    Programs of such an environment run what is in the old place, which is said.
-    """
+    """Programs of an environment that was moved run what is in the old place, which is said."""
     complete(checkout)
     (checkout / ".venv" / "setup.cfg").write_text("[egg_info]\negg_base=/old/.venv\n", "utf-8")
     (checkout / "bin" / "nproc").unlink()

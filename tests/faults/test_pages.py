@@ -138,12 +138,6 @@ def test_a_recipe_is_looked_for_beside_its_row_or_where_it_is_named(
         assert Path(shlex.split(words)[0]).samefile("rows/recipe.yaml")
 
 
-def test_a_script_is_reached_by_a_link(tmp_path: Path) -> None:
-    (tmp_path / "linked").symlink_to(REPO / "scripts" / "run_evidence.sh")
-    words = ["bash", tmp_path / "linked", "--dry-run"]
-    assert "capsnmt.report" in printed(words, tmp_path, PYTHON=sys.executable)
-
-
 WITHOUT_TORCH = """
 import sys
 sys.modules["torch"] = None
