@@ -32,7 +32,6 @@ from tests.support import (
     every_system,
     sentences,
 )
-from tests.support import build as build_translation
 from tests.support import build_system as build_translation_system
 
 FIRST, SECOND = sentences(5, 3, 1), sentences(2, 4, 3, seed=1)
@@ -69,18 +68,6 @@ def test_padding_precision_and_gradients_of_every_classifier(name: str) -> None:
     # every parameter has a gradient that is finite and not zero
     loss_of(model.train()).backward()
     assert_every_parameter_learns(model)
-
-
-def test_the_encoder_is_the_translation_models_parameter_for_parameter() -> None:
-    mechanisms = (
-        *("--head-aggregation", "em", "--capsule-routing-encoder", "both"),
-        *("--layer-aggregation", "em-routing", "--layer-aggregation-side", "encoder"),
-    )
-    ours, theirs = build(*mechanisms).encoder, build_translation("capsnmt_transformer", *mechanisms)
-    ours.load_state_dict(theirs.encoder.state_dict())  # which refuses other names and shapes
-    tokens = batch(FIRST, left_pad=True)
-    outputs = [m(tokens, tokens.ne(PAD).sum(1))["encoder_out"][0] for m in (ours, theirs.encoder)]
-    torch.testing.assert_close(*outputs, atol=0, rtol=0)
 
 
 def test_the_two_sentences_of_a_pair_are_distinguished_and_share_the_encoder() -> None:
