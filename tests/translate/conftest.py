@@ -91,11 +91,19 @@ def finish_run(folder: Path, name: str, row: Row, train: Dict[str, Any]) -> RunF
 
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Dict[str, Path]:
-    """The folders of the runs by row."""
     folder = made_once(tmp_path_factory, "translated", _make)
     return {name: folder / name / "seed-1" for name in ROWS}
 
 
 def data_of(run: Path) -> PreparedData:
-    """Return the prepared data of a run."""
     return PreparedData(Path(json.loads((run / "config.json").read_text("utf-8"))["data"]))
+
+
+@pytest.fixture(scope="session")
+def exported(runs: Dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The plain run's model as fairseq's own."""
+
+    def export(folder: Path) -> None:
+        succeed("capsnmt.export", runs["plain"], "--output", folder / "transformer.pt")
+
+    return made_once(tmp_path_factory, "exported", export) / "transformer.pt"

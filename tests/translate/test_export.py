@@ -18,10 +18,10 @@ from tests.translate.conftest import data_of
 
 
 @pytest.mark.system
-def test_ctranslate2_translates_as_fairseq(runs: Dict[str, Path], tmp_path: Path) -> None:
+def test_ctranslate2_translates_as_fairseq(
+    runs: Dict[str, Path], exported: Path, tmp_path: Path
+) -> None:
     ctranslate2 = library("ctranslate2")
-    exported = tmp_path / "transformer.pt"
-    succeed("capsnmt.export", runs["plain"], "--output", exported)
     binarised = data_of(runs["plain"]).binarised
     trusted = ("--user_dir", PLUGIN) if loads_weights_only() else ("--unsafe_deserialization",)
     succeed(

@@ -27,7 +27,6 @@ from_pretrained = CapsnmtTransformer.from_pretrained
 
 @pytest.fixture
 def state(runs: Dict[str, Path]) -> Dict[str, Any]:
-    """The checkpoint of a run."""
     return load_checkpoint(RunFolder(runs["plain"]).last_checkpoint)
 
 
@@ -103,26 +102,22 @@ def test_every_name_of_a_setting_of_the_run_is_understood(
     assert translator.translate(source(run.path).splitlines()[0])
 
 
-def test_data_that_have_moved(runs: Dict[str, Path], tmp_path: Path) -> None:
-    moved = shutil.copytree(data_of(runs["plain"]).folder, tmp_path / "moved")
-    translator = from_pretrained(runs["plain"], data_name_or_path=str(moved))
-    assert translator.cfg.task.data == str(moved / "bin")
-
-
 @pytest.mark.parametrize(
     ("files", "more", "words"),
     [
         ("bin/dict.*", b"more 1\n", "size mismatch for encoder.embed_tokens.weight"),
         ("bin/dict.*", b"\xff 1\n", "Incorrect encoding"),
         ("bpe/codes", b"t h\n", "is not the model of subwords that the data were prepared with"),
+        ("bpe/codes", b"", "/data/manifest.json and prepare"),
     ],
 )
 def test_other_data_than_those_of_the_training(
     files: str, more: bytes, words: str, runs: Dict[str, Path], tmp_path: Path, capsys: Any
 ) -> None:
+    """Subwords that were lost are made again as the refusal says, for the data are complete."""
     data = shutil.copytree(data_of(runs["plain"]).folder, tmp_path / "data")
     for file in data.glob(files):
-        file.write_bytes(file.read_bytes() + more)
+        file.write_bytes(file.read_bytes() + more) if more else file.unlink()
     refused(re.escape(words), [RunFolder(runs["plain"]).last_checkpoint], data)
     if files == "bin/dict.*":
         recorded = f"{data}/bin/dict.en.txt is not the dictionary that"
@@ -130,16 +125,6 @@ def test_other_data_than_those_of_the_training(
         given = [runs["plain"], "--data", data / "bin", "--output", tmp_path / "page"]
         assert analyse([*map(str, given)]) == 2
         assert recorded in capsys.readouterr().err
-
-
-def test_subwords_that_were_lost_are_made_again_as_the_refusal_says(
-    runs: Dict[str, Path], tmp_path: Path
-) -> None:
-    """The data stay complete for a launch, and the same command of preparation does nothing."""
-    data = shutil.copytree(data_of(runs["plain"]).folder, tmp_path / "data")
-    (data / "bpe" / "codes").unlink()
-    found = f"{data}/bpe/codes is not the model of subwords.*delete {data}/manifest.json and prep"
-    refused(found, runs["plain"], data)
 
 
 def test_another_dictionary_of_the_same_size_is_warned_of(

@@ -36,7 +36,6 @@ def expected(run: Path) -> List[Tuple[float, str]]:
 
 
 def source(run: Path) -> str:
-    """The raw source of the test set."""
     return data_of(run).raw("test", ROWS[run.parent.name].languages.split()[0]).read_text("utf-8")
 
 
@@ -106,10 +105,8 @@ def test_translations_appear_before_the_input_ends(runs: Dict[str, Path], tmp_pa
     assert streams[2].read_text("utf-8") == ""
 
 
-def test_checkpoints_of_fairseq(runs: Dict[str, Path], tmp_path: Path) -> None:
+def test_checkpoints_of_fairseq(runs: Dict[str, Path], exported: Path) -> None:
     """They are loaded as models of the plugin; the flags of the search and precision reach them."""
-    exported = tmp_path / "transformer.pt"
-    succeed("capsnmt.export", runs["plain"], "--output", exported)
     search = ("--beam", "3", "--lenpen", "0.6", "--precision", "fp32")
     check(runs["plain"], exported, "--data", data_of(runs["plain"]).folder, *search)
 
