@@ -45,7 +45,6 @@ def write_data(folder: Path) -> None:
 
 
 def write_generated(path: Path, translations: List[str]) -> None:
-    """What fairseq-generate prints."""
     write_lines(path, generated(translations, SOURCES, "de"))
 
 
@@ -115,15 +114,12 @@ def runs(output: Path) -> List[str]:
 
 
 def edit(path: Path, change: Callable[[Any], None]) -> None:
-    """Change a record on the disk."""
     value = json.loads(path.read_text("utf-8"))
     change(value)
     path.write_text(json.dumps(value), "utf-8")
 
 
 def put(file: str, *keys: Any, value: Any = None) -> Callable[[Path], None]:
-    """Set a value in a record of a run."""
-
     def change(record: Any) -> None:
         for key in keys[:-1]:
             record = record[key]
@@ -137,21 +133,16 @@ def _of_test_set(record: Any) -> Any:
 
 
 def scores_of(folder: Path) -> Any:
-    """The scores of a run on its test set."""
     return _of_test_set(json.loads((folder / "scores.json").read_text("utf-8")))
 
 
 def edit_scores(folder: Path, change: Callable[[Any], Any]) -> None:
-    """Change the scores of a run on its test set."""
     edit(folder / "scores.json", lambda record: change(_of_test_set(record)))
 
 
 def page(folders: Sequence[object], *flags: str) -> str:
-    """The report of some runs in Markdown, as the command writes it, without samples.
-
-    Figures are drawn but not rendered, which would take most of the time.
-    """
-    files = {"png": b"", "svg": b"<svg />"}
+    """The report of some runs in Markdown, as the command writes it, without samples."""
+    files = {"png": b"", "svg": b"<svg />"}  # rendering would take most of the time
     with TemporaryDirectory() as folder, patch("capsnmt.pages.page.images", lambda _: files):
         given = [*map(str, folders), "--output", folder, "--samples", "0", *flags]
         assert report.main(given) == 0, given
@@ -221,7 +212,6 @@ def write_result(
     buckets: Mapping[int, float] = MappingProxyType({}),
     task: Optional[str] = None,
 ) -> None:
-    """A finished classifier."""
     folder = RunFolder(output / row / (task or "") / f"seed-{seed}")
     kind = "probing" if task else "logical_inference"
     settings = Settings(train={"task": kind})

@@ -236,7 +236,6 @@ def test_a_log_without_training_loss_is_one_error_that_names_it(
 
 @pytest.fixture(scope="module")
 def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The first seed of a row."""
     return write_run(tmp_path_factory.mktemp("runs"), "em_routing")
 
 
