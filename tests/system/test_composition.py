@@ -138,19 +138,19 @@ def test_the_table_counts_whole_sequences_over_seeds(tmp_path: Path) -> None:
     kept.write_text("".join("\t".join(x[:place] + x[place + 1 :]) + "\n" for x in fields))
     older = succeed("scripts.composition", tmp_path, "--keep", kept).strip().splitlines()
     assert [line.split("|")[5].strip() for line in older[2:]] == [table[1][4], "–"]
-    kept.write_text(known.replace("em_routing\t2\t6\t", "em_routing\t2\t6\t7"))
-    other = command("scripts.composition", tmp_path, "--keep", kept)
-    is_refusal(other.returncode, other.stderr, "copy: em_routing, seed 2, has the updates")
-    fields = [line.split("\t") for line in known.splitlines()]
-    fields[-1][fields[0].index("settings")] = "others"
-    kept.write_text("".join("\t".join(line) + "\n" for line in fields))
-    other = command("scripts.composition", tmp_path, "--keep", kept)
-    is_refusal(other.returncode, other.stderr, "has the settings others, but em_routing")
-    kept.write_text("task\tsystem\ncopy\tbaseline\n")
-    other = command("scripts.composition", tmp_path, "--keep", kept)
-    is_refusal(other.returncode, other.stderr, "keeps no outcomes of the suite")
+    settings = fields[-1][fields[0].index("settings")]
+    for text, words in (
+        (known.replace("em_routing\t2\t6\t", "em_routing\t2\t6\t7"), "seed 2, has the updates"),
+        ("others".join(known.rsplit(settings, 1)), "has the settings others, but em_routing"),
+        ("task\tsystem\ncopy\tbaseline\n", "keeps no outcomes of the suite"),
+    ):
+        kept.write_text(text)
+        is_refused(words, tmp_path, "--keep", kept)
     (tmp_path / "copy" / "data" / "raw" / f"{TEST_SET}.de").write_text("x\n" * 30, "utf-8")
-    other = command("scripts.composition", tmp_path)
-    is_refusal(other.returncode, other.stderr, "was scored with another reference than")
-    empty = command("scripts.composition", tmp_path / "copy")
-    is_refusal(empty.returncode, empty.stderr, "has no finished runs of the suite")
+    is_refused("was scored with another reference than", tmp_path)
+    is_refused("has no finished runs of the suite", tmp_path / "copy")
+
+
+def is_refused(words: str, *arguments: object) -> None:
+    done = command("scripts.composition", *arguments)
+    is_refusal(done.returncode, done.stderr, words)
