@@ -100,11 +100,7 @@ def submit(corpus: Path, output: Path, seed: int, *flags: str) -> str:
     return job[1]
 
 
-def state(job: str) -> str:
-    return shown(job, "JobState")
-
-
-def shown(job: str, field: str) -> str:
+def state(job: str, field: str = "JobState") -> str:
     text = subprocess.run(
         ["scontrol", "show", "job", job], stdout=subprocess.PIPE, text=True, check=True
     ).stdout
@@ -139,17 +135,17 @@ def wait_for_end(job: str, *runs: Path) -> None:
         never_happened(f"job {job} is {state(job)} and not complete", *runs)
 
 
+def found(pattern: str, path: Path) -> List[str]:
+    return re.findall(pattern, path.read_text(encoding="utf-8") if path.exists() else "")
+
+
 def updates_logged(run: Path) -> List[int]:
-    path = run / "train.log"
-    text = path.read_text(encoding="utf-8") if path.exists() else ""
-    return [int(found) for found in re.findall(r'"num_updates": "(\d+)"', text)]
+    return [*map(int, found(r'"num_updates": "(\d+)"', run / "train.log"))]
 
 
 def stops(run: Path) -> List[str]:
     """What stopped the training, each time it saved."""
-    path = run / "console.log"
-    text = path.read_text(encoding="utf-8") if path.exists() else ""
-    return re.findall(r'"stopped_by": "([^"]*)"', text)
+    return found(r'"stopped_by": "([^"]*)"', run / "console.log")
 
 
 # With every commit tests/faults/test_preemption.py stops and resumes without SLURM.
@@ -176,9 +172,9 @@ def test_a_job_whose_time_ends_and_that_is_preempted_ends_with_the_results_of_a_
 
     wait_until((run.parent / "summary.json").exists, run, "the end of the run")
     wait_for_end(job, run)
-    log = (run / f"slurm-{job}.log").read_text(encoding="utf-8")
-    assert re.findall(r"resuming at ([\d,]+) of", log) == [f"{first:,}", f"{second:,}"]
-    assert log.count("stopped by SIGTERM: the same command resumes") == 2
+    log = run / f"slurm-{job}.log"
+    assert found(r"resuming at ([\d,]+) of", log) == [f"{first:,}", f"{second:,}"]
+    assert len(found("stopped by SIGTERM: the same command resumes", log)) == 2
     console = (run / "console.log").read_text(encoding="utf-8")
     assert console.count("training on 2 devices") == 3
     assert "(rank 1): tcp://127.0.0.1:" in console
@@ -222,7 +218,7 @@ def test_a_row_waits_for_the_job_of_its_baseline(
     short = ["--max-update", "20", "--set", "train.save-interval-updates=20"]
     first = submit(corpus, output, 3, *short)
     other = submit(corpus, output, 3, *short, "--name", "other", "--baseline", "tiny")
-    waits = shown(other, "Dependency"), state(other)
+    waits = state(other, "Dependency"), state(other)
     if state(first) in ("PENDING", "RUNNING"):  # so it was when the other one was looked at
         assert waits[0].startswith(f"afterok:{first}")
         assert waits[1] == "PENDING"
