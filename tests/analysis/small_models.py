@@ -41,13 +41,7 @@ def precise(arch: str, *flags: str) -> Any:
 
 
 def write_data(folder: Path, seed: int = 0, symbols: Sequence[str] = ()) -> Path:
-    """Binarise the corpus.
-
-    Args:
-        folder: where to.
-        seed: of the corpus.
-        symbols: the first subwords of the dictionary, in place of ``w0``, ``w1``, ...
-    """
+    """Binarise the corpus; ``symbols`` take the place of the subwords ``w0``, ``w1``, ..."""
     folder.mkdir(parents=True)
     names = TASK.source_dictionary.symbols[TASK.source_dictionary.nspecial :]
     names = [*symbols, *names[len(symbols) :]]

@@ -58,10 +58,7 @@ def without_values(model: Any, place: str, layer: int, head: int) -> Any:
 def test_it_is_the_loss_of_a_model_without_the_values_of_the_head(
     name: str, tmp_path: Path
 ) -> None:
-    """The analysis of layers before it has left the model as it was.
-
-    Every fifth head is compared: that is each number of a head, and each layer.
-    """
+    """Also after the analysis of layers. Every fifth has each number of a head, and each layer."""
     flags, left_pad = HEADS[name], [*HEADS].index(name) % 2 == 0
     model = precise(*flags)
     findings = analysed(model, tmp_path, flags, ["head_ablation", "layer_ablation"], left_pad)

@@ -9,19 +9,11 @@ from typing import Dict, Iterator, List, Optional
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """The server.
-
-    Attributes:
-        files: what it has, by name.
-        version: of the files, for ``If-Range``.
-        asked: number of requests of each kind of mirror.
-        ranges: the ``Range`` of each request.
-        address: its URL.
-    """
+    """Files by their names; requests are counted by the kind of mirror, and their ranges kept."""
 
     def __init__(self, files: Dict[str, bytes]) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
-        self.files, self.version = files, "1"
+        self.files, self.version = files, "1"  # for ``If-Range``
         self.asked: Counts[str] = Counter()
         self.ranges: List[Optional[str]] = []
         self.address = f"http://127.0.0.1:{self.server_port}"
@@ -60,7 +52,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(content[start : len(content) // 2] if cut else content[start:])
 
     def log_message(self, *args):
-        """Say nothing."""
+        pass
 
 
 @contextmanager

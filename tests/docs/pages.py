@@ -35,7 +35,6 @@ def prose(page: Path) -> str:
 
 
 def blocks(page: Path) -> List[Block]:
-    """The page's fenced blocks."""
     return [Block(page, *found) for found in FENCE.findall(page.read_text(encoding="utf-8"))]
 
 
@@ -51,7 +50,6 @@ def anchors(page: Path) -> List[str]:
 
 
 def anchor(title: str) -> str:
-    """The anchor of a heading."""
     return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
 
 

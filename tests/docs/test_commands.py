@@ -72,17 +72,12 @@ class Parsed(Exception):  # noqa: N818  not an error
 
 
 def main_of(command: str) -> Callable[[Sequence[str]], Any]:
-    """The function behind an installed command."""
     module, _, function = COMMANDS[command].partition(":")
     return getattr(importlib.import_module(module), function)
 
 
 def runs(command: Command) -> List[str]:
-    """The installed command that a line runs, also through a script, and its flags.
-
-    Returns:
-        An empty list for programs that are not ours.
-    """
+    """The installed command that a line runs, also through a script, and its flags; or nothing."""
     program, *flags = command.words
     if program in COMMANDS:
         return [program, *flags]

@@ -38,7 +38,6 @@ SMALLER: Dict[str, Dict[str, str]] = {
 
 
 def smaller(page: str, text: str) -> str:
-    """The commands with the page's replacements."""
     for part, replacement in SMALLER[page].items():
         assert re.search(part, "".join(block.text for block in shell(page)), re.MULTILINE), part
         text = re.sub(part, replacement, text, flags=re.MULTILINE)

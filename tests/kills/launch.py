@@ -58,20 +58,14 @@ def command(sources: Path, output: Path) -> List[str]:
 
 
 class Launch:
-    """``python -m MODULE ARGUMENTS`` as a process.
-
-    Attributes:
-        process: the process.
-        lines: what it has printed so far, without line ends.
-        times: when it printed each line.
-    """
+    """``python -m MODULE ARGUMENTS`` as a process, and the lines that it has printed so far."""
 
     def __init__(self, module: str, arguments: List[str], folder: Path) -> None:
         output, self.error_file, self.mark = folder / "output", folder / "errors", uuid.uuid4().hex
         os.mkfifo(output)
         os.mkfifo(self.error_file)
         self.lines: List[str] = []
-        self.times: List[float] = []
+        self.times: List[float] = []  # of each line
         self.errors: List[str] = []
         self.readers = [
             threading.Thread(target=self._read, args=(output, self.lines, self.times), daemon=True),
