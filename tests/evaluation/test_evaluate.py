@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Dict, List
 from unittest import mock
 
 import pytest
@@ -16,7 +16,7 @@ from capsnmt.cli import CLOSED_PIPE
 from capsnmt.evaluation.__main__ import main
 from capsnmt.evaluation.scores import METRICS, SAMPLES
 from tests.evaluation.conftest import Evaluate, outputs
-from tests.evaluation.outputs import REFERENCE, TOKENS, generated, write_lines
+from tests.evaluation.outputs import REFERENCE, generated, write_lines
 from tests.interpreter import interpreter
 
 
@@ -32,75 +32,6 @@ def test_tokens_are_scored_as_the_text_that_they_are(
     for metric in METRICS:
         assert generate[metric] == plain[metric]
         assert 0 < plain[metric]["score"] < 100
-
-
-WARNINGS: Dict[str, Any] = {
-    "no --target-lang": ["{unlogged}"],
-    "no --target-lang,": ["{plain}", "--input", "plain"],
-    "2 of the 12 translations of": ["{empty}"],
-    "2 of the 3 segments of the reference": ["{three}", "--reference", "{blanks}"],
-    "100 of 100 lines of {tokens} end in ' .', and": [
-        *("{tokens}", "--detokenize", "none", "--reference", "{long}")
-    ],
-    "100 of 100 lines of {spaced} end in ' .', and": [
-        *("{long}", "--input", "plain", "--reference", "{spaced}")
-    ],
-    "100 of 100 lines of {tokens} as tokens end in ' .', and": [
-        *("{tokens}", "--reference", "{long}", "--tokenized-reference", "{long}")
-    ],
-    "100 of 100 lines of {hindi} end in ' ।', and": [
-        *("{hindi}", "--input", "plain", "--reference", "{long}")
-    ],
-    "{lower} has no capital letter, and {reference} has": ["{lower}", "--input", "plain"],
-    "{small} has no capital letter, and {good} has": ["{good}", "--reference", "{small}"],
-    "a ({copy}) has the text of a ({good})": ["a={good},{copy}"],
-    "{reference} has the text of x": ["x={reference}", "--input", "plain"],
-    "{reference} has the text of {reference}; is it a copy?": [
-        *("{good}", "--reference", "{reference}", "--reference", "{reference}")
-    ],
-    "b has the scores of COMET of a; is it a copy?": [
-        *("a={good}", "b={half}", "--segment-scores", "COMET", "a={numbers}", "b={numbers}")
-    ],
-    "{moved} fits its reference no better than": ["{moved}"],
-    "of another sentence in 200 of 400 segments, from about 201 on; was a line": [
-        *("{lost}", "--input", "plain", "--reference", "{many}")
-    ],
-    "S- lines differ": ["a={good}", "b={other}"],
-}
-
-
-@pytest.mark.parametrize("warning", WARNINGS)
-def test_what_makes_a_score_doubtful_is_said(
-    files: Dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture, warning: str
-) -> None:
-    more = {
-        "three": generated(["a house"] * 3),
-        "empty": generated([*TOKENS[:-2], "", ""]),
-        "blanks": ["a house", "", " "],
-        "tokens": generated(["a house ."] * 100),
-        "long": ["a house."] * 100,
-        "spaced": ["a house ."] * 100,
-        "hindi": ["एक घर ।"] * 100,
-        "lower": [line.lower() for line in REFERENCE],
-        "small": [line.lower() for line in REFERENCE],
-        "copy": generated(TOKENS),
-        "moved": generated([*TOKENS[1:], *TOKENS[:1]]),
-        "other": [line.replace("\tx", "\tx@@ y") for line in generated(TOKENS)],
-    }
-    more["many"] = [f"word{n} of{n % 7} line{n}" for n in range(400)]
-    more["lost"] = [*more["many"][:200], *more["many"][201:], "a word"]
-    paths = {name: str(write_lines(tmp_path / name, lines)) for name, lines in more.items()}
-    given = WARNINGS[warning]
-    given = given if "--reference" in given else [*given, "--reference", "{reference}"]
-    arguments = [argument.format(**{**files, **paths}) for argument in given]
-    warning = warning.format(**{**files, **paths})
-    assert main(arguments) == 0
-    printed = capsys.readouterr()
-    assert warning in printed.err
-    if warning == "S- lines differ":
-        assert "by source length" not in printed.out
-    assert main([files["good"], "--reference", files["reference"]]) == 0
-    assert warning not in capsys.readouterr().err
 
 
 def test_a_test_set_under_two_names_is_said(

@@ -6,10 +6,11 @@ import re
 from pathlib import Path
 from typing import Dict
 
-from tests.evaluation.outputs import REFERENCE, TOKENS, generated, write_lines
+from tests.evaluation.outputs import REFERENCE, TOKENS, generated, write_lines, write_outputs
 from tests.frozen.kit import World, digest, frozen, outline, tree
 from tests.report.finished_runs import add_seeds, write_classifiers, write_run, write_swept
 
+WARNED = Path(__file__).parents[1] / "data" / "warnings.txt"
 # the lengths at which buckets begin, and one below
 SOURCE = ["a " * 9, "a " * 10, "a " * 20] * 4
 
@@ -73,6 +74,37 @@ def evaluate_plain(world: World) -> str:
         world,
         *(f"good={f['zh-h']}", "--reference", f["zh"], "--target-lang", "zh", "--input", "plain"),
     )
+
+
+def doubtful(folder: Path) -> None:
+    """Outputs and references that do not fit."""
+    write_outputs(folder)
+    many = [f"word{n} of{n % 7} line{n}" for n in range(400)]
+    for name, lines in {
+        "three": generated(["a house"] * 3),
+        "empty": generated([*TOKENS[:-2], "", ""]),
+        "blanks": ["a house", "", " "],
+        "tokens": generated(["a house ."] * 100),
+        "long": ["a house."] * 100,
+        "spaced": ["a house ."] * 100,
+        "hindi": ["एक घर ।"] * 100,
+        "lower": [line.lower() for line in REFERENCE],
+        "copy": generated(TOKENS),
+        "moved": generated([*TOKENS[1:], *TOKENS[:1]]),
+        "other": [line.replace("\tx", "\tx@@ y") for line in generated(TOKENS)],
+        "many": many,
+        "lost": [*many[:200], *many[201:], "a word"],
+    }.items():
+        write_lines(folder / name, lines)
+
+
+@frozen("what makes a score doubtful is said, and nothing of a score that is not")
+def warnings(world: World) -> str:
+    folder, lines = world.once("doubtful", doubtful), []
+    for line in WARNED.read_text("utf-8").splitlines():
+        done = world.call("capsnmt-evaluate", *line.split(), cwd=folder)
+        lines += [f"$ {line}", *(f"  {each}" for each in done.stderr.splitlines())]
+    return "\n".join(lines)
 
 
 @frozen("reports of seeds, a sweep and classifiers say this, and scores.csv has it", floats=True)
