@@ -43,7 +43,7 @@ def prepare_host() -> None:
     keep_place_in_epoch()
     unscale_once()
     clip_beside_a_gpu()
-    keep_memory_while_training()
+    start_training()
     optimize_without_compiler()
 
 
@@ -235,8 +235,12 @@ def clip_beside_a_gpu() -> None:
     utils.clip_grad_norm_ = clip_grad_norm_
 
 
-def keep_memory_while_training() -> None:
-    """Patch fairseq's trainer, which only a command makes, to keep freed memory."""
+def start_training() -> None:
+    """Patch fairseq's trainer, which only a command makes: it keeps freed memory.
+
+    It also says at once what a model cannot be trained with here. fairseq's trainer would ask when
+    a thread already reads the data, and in the midst of that thread the exit would be an abort.
+    """
     from fairseq.trainer import Trainer
 
     from capsnmt.machine import keep_freed_memory
@@ -247,6 +251,7 @@ def keep_memory_while_training() -> None:
     def initialise(self: Any, *args: Any, **kwargs: Any) -> None:
         original(self, *args, **kwargs)
         keep_freed_memory(self.device.type)
+        self._model.train()
 
     Trainer.__init__ = initialise
 

@@ -52,6 +52,16 @@ def test_importing_the_package_imports_nothing_else() -> None:
     assert fresh(program) == ["capsnmt"]
 
 
+def test_the_plugin_and_an_optimizer_leave_out_the_compiler() -> None:
+    """It takes seconds to import, in every command and in a program with torch alone."""
+    program = (
+        "import json, sys; import capsnmt.plugin, torch; p = torch.nn.Parameter(torch.ones(1));"
+        "capsnmt.plugin.adam.Adam([p], lr=1.0, betas=(0.9, 0.9), eps=0.0, weight_decay=0.0).step();"
+        "print(json.dumps('torch._dynamo' in sys.modules))"
+    )
+    assert fresh(program) is False
+
+
 @pytest.mark.one_host  # here and below: no host is loaded
 @pytest.mark.parametrize("package", ["capsnmt.evaluation", "capsnmt.corpora"])
 def test_data_and_scores_need_neither_torch_nor_fairseq(package: str) -> None:

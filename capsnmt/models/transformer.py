@@ -62,11 +62,9 @@ class CapsnmtTransformer(TransformerModel):
 
     Attributes:
         num_updates: the updates before the current one, for a criterion that depends on them.
-        is_prepared: the model is ready for decoding, and its parameters stay as they are.
     """
 
     num_updates = 0
-    is_prepared = False
 
     def set_num_updates(self, num_updates: int) -> None:
         """Take the number of updates, which fairseq's trainer sets before each of them."""
@@ -136,7 +134,6 @@ class CapsnmtTransformer(TransformerModel):
     def make_generation_fast_(self, **kwargs: Any) -> None:
         """Prepare for decoding: store the linear maps as it reads them fastest."""
         super().make_generation_fast_(**kwargs)
-        self.is_prepared = True
         prepare_linear_maps(self)
 
     def prepare_for_inference_(self, cfg: Any) -> None:

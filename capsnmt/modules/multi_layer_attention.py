@@ -33,10 +33,6 @@ class SourceLinear(nn.Linear):
         """Map ``[..., n * in_features]`` to ``[..., n * out_features]``."""
         return block_linear(x, self.weight.unflatten(0, (self.num_sources, -1)), self.bias)
 
-    def extra_repr(self) -> str:
-        """Return the settings for ``print(model)``."""
-        return f"sources={self.num_sources}, {super().extra_repr()}"
-
 
 class MultiLayerAttention(Attention):
     r"""Encoder-decoder attention over the outputs f_1..f_n of the top n encoder layers.
@@ -169,7 +165,3 @@ class MultiLayerAttention(Attention):
         if self.variant == "M-11":
             x = x.unflatten(1, (self.num_sources, self.num_heads)).sum(dim=1)
         return join_heads(x)
-
-    def extra_repr(self) -> str:
-        """Return the settings for ``print(model)``."""
-        return f"variant={self.variant}, sources={self.num_sources}, heads={self.num_heads}"

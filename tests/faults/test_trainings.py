@@ -81,6 +81,17 @@ def test_a_flag_of_training(name: str, data: Path, checkpoint: Path, tmp_path: P
         assert [path.name for path in tmp_path.glob("checkpoint?.pt")] == ["checkpoint3.pt"]
 
 
+def test_what_cannot_be_trained_here_is_said_before_the_data_are_read(
+    data: Path, tmp_path: Path
+) -> None:
+    """At the exit a thread in the midst of reading them aborted the process: no status of ours."""
+    flags = ("--head-aggregation", "em", "--routing-backend", "triton")
+    done = command("fairseq_cli.train", *training(data, tmp_path, "capsnmt_transformer", 1, *flags))
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith("--routing-backend: ")
+    assert "Start iterating over samples" not in done.stdout + done.stderr
+
+
 def test_a_start_from_a_model_of_other_words_is_warned_of(
     data: Path, checkpoint: Path, tmp_path: Path
 ) -> None:

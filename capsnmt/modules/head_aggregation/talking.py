@@ -39,7 +39,3 @@ class HeadMixing(nn.Module):
         # one product per sentence: a broadcast matmul would copy x to put the heads last
         weight = self.weight.unsqueeze(0).expand(batch, heads, heads)
         return torch.bmm(weight, x.flatten(2)).view(x.shape)
-
-    def extra_repr(self) -> str:
-        """Return the settings for ``print(model)``."""
-        return f"heads={self.weight.size(0)}"
