@@ -97,11 +97,15 @@ class First(nn.Sequential):
         return super().forward(x)[0]
 
 
+def linear_maps() -> nn.Module:
+    """A map whose matrix will be packed, between maps to its width and back."""
+    return nn.Sequential(nn.Linear(D, 512), nn.Linear(512, 512), nn.Linear(512, D))
+
+
 def prepared_linear() -> nn.Module:
-    """A map whose matrix is packed, between maps to its width and back."""
-    module = nn.Sequential(nn.Linear(D, 512), nn.Linear(512, 512), nn.Linear(512, D))
+    module = linear_maps()
     for each in module:
-        prepare(each)
+        each.__class__ = PreparedLinear
     return module
 
 
@@ -351,7 +355,7 @@ def test_nothing_gets_the_memory_of_a_packed_matrix_while_it_is_known() -> None:
 
 def test_a_copy_of_a_prepared_map_is_of_the_class_that_others_look_for() -> None:
     """torch's quantize_dynamic copies a model, and quantises the modules of that class alone."""
-    module = prepared_linear()
+    module = linear_maps().apply(prepare)
     with torch.no_grad():
         expected = module(X[0])
         for copied in (copy.deepcopy(module), pickle.loads(pickle.dumps(module))):
@@ -363,8 +367,9 @@ def test_a_copy_of_a_prepared_map_is_of_the_class_that_others_look_for() -> None
 
 def test_whoever_takes_a_parameter_of_a_prepared_map_gets_torchs() -> None:
     """nn.Parameter, and so torch's weight normalisation, refuse any other class."""
-    module, normalise = prepared_linear(), torch.nn.utils.parametrizations.weight_norm
+    module, normalise = linear_maps(), torch.nn.utils.parametrizations.weight_norm
     expected = copy.deepcopy(module)
+    module.apply(prepare)
     with torch.no_grad():
         module(X[0])
         for each in (expected, module):
