@@ -1,5 +1,6 @@
 """What the tests of criterions share: a batch, a small model, and losses as explicit sums."""
 
+import functools
 import math
 from typing import Any, Dict, List, Sequence, Tuple
 
@@ -66,30 +67,18 @@ def dot(a: Tensor, b: Tensor) -> Tensor:
     return torch.stack([x * y for x, y in zip(a, b)]).sum()
 
 
-def disagreement_of_vectors(heads: Sequence[Tensor]) -> Tensor:
+def disagreement_of_vectors(heads: Sequence[Tensor], power: int = 1) -> Tensor:
     """Li et al. 2021, eq. 5 (values) and 7 (outputs), negated: the H vectors of one token."""
-    H = len(heads)
-    cosines = [
-        dot(heads[i], heads[j]) / (dot(heads[i], heads[i]).sqrt() * dot(heads[j], heads[j]).sqrt())
-        for i in range(H)
-        for j in range(H)
-    ]
-    return torch.stack(cosines).sum() / H**2
-
-
-def orthogonality_of_vectors(heads: Sequence[Tensor]) -> Tensor:
-    """The squared cosines of all pairs of the H vectors of one token."""
     norms = [dot(head, head).sqrt() for head in heads]
-    pairs = [(dot(x, y) / (a * b)) ** 2 for x, a in zip(heads, norms) for y, b in zip(heads, norms)]
-    return torch.stack(pairs).sum() / len(heads) ** 2
+    cosines = [dot(x, y) / (a * b) for x, a in zip(heads, norms) for y, b in zip(heads, norms)]
+    return torch.stack([cosine**power for cosine in cosines]).sum() / len(heads) ** 2
 
 
 def dependence_of_heads(heads: Sequence[Tensor]) -> Tensor:
     """The normalised HSIC of all pairs of heads ``[n, d_h]`` of one sentence, by its definition."""
-    n, kernels = len(heads[0]), []
+    n = len(heads[0])
     centring = torch.eye(n, dtype=heads[0].dtype) - 1 / n
-    for head in heads:
-        kernels.append(torch.stack([torch.stack([dot(x, y) for y in head]) for x in head]))
+    kernels = [torch.stack([torch.stack([dot(x, y) for y in h]) for x in h]) for h in heads]
 
     def hsic(K: Tensor, L: Tensor) -> Tensor:
         return torch.trace(K @ centring @ L @ centring) / (n - 1) ** 2
@@ -104,15 +93,14 @@ def dependence_of_heads(heads: Sequence[Tensor]) -> Tensor:
 
 def disagreement_of_overlaps(heads: Sequence[Tensor]) -> Tensor:
     """Li et al. 2021, eq. 6, negated: the H rows of weights of one query."""
-    H = len(heads)
-    return torch.stack([dot(heads[i], heads[j]) for i in range(H) for j in range(H)]).sum() / H**2
+    return torch.stack([dot(x, y) for x in heads for y in heads]).sum() / len(heads) ** 2
 
 
 OF_TOKENS = {
     "subspace": disagreement_of_vectors,
     "position": disagreement_of_overlaps,
     "output": disagreement_of_vectors,
-    "orthogonality": orthogonality_of_vectors,
+    "orthogonality": functools.partial(disagreement_of_vectors, power=2),
 }
 
 

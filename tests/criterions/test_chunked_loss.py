@@ -121,10 +121,9 @@ def test_scores_far_apart_stay_finite_and_exact() -> None:
 
 @pytest.mark.parametrize("training", [True, False])
 def test_the_scores_of_all_tokens_never_exist_at_once(training: bool) -> None:
-    generator = torch.Generator().manual_seed(1)
-    features = torch.randn(200, 4, generator=generator, requires_grad=training)
-    weight = torch.randn(50, 4, generator=generator, requires_grad=training)
-    target = torch.randint(2, 50, (200,), generator=generator)
+    features = torch.randn(200, 4, requires_grad=training)
+    weight = torch.randn(50, 4, requires_grad=training)
+    target = torch.randint(2, 50, (200,))
     with Operations() as operations:
         loss = chunked_cross_entropy(features, weight, target, 0.1, PADDING, 16, True).loss
         if training:
@@ -137,10 +136,9 @@ def test_the_scores_of_all_tokens_never_exist_at_once(training: bool) -> None:
 def test_half_precision_errs_at_most_twice_as_much_as_fairseqs_loss(
     dtype: torch.dtype, autocast: bool
 ) -> None:
-    generator = torch.Generator().manual_seed(2)
-    features = torch.randn(64, 32, generator=generator)
-    weight = torch.randn(300, 32, generator=generator) * 32**-0.5
-    target = torch.randint(2, 300, (64,), generator=generator)
+    features = torch.randn(64, 32)
+    weight = torch.randn(300, 32) * 32**-0.5
+    target = torch.randint(2, 300, (64,))
 
     def plain(features: Tensor, weight: Tensor) -> Tensor:
         log_probs = F.log_softmax(F.linear(features, weight), dim=-1, dtype=torch.float32)
@@ -207,9 +205,8 @@ def outcome(criterion: nn.Module, model: nn.Module, reduce: bool = True) -> Outc
 
 
 def untied(model: nn.Module) -> nn.Module:
-    """Give the projection a matrix of its own."""
-    decoder = model.decoder
-    decoder.output_projection.weight = nn.Parameter(decoder.output_projection.weight.detach() * 2)
+    projection = model.decoder.output_projection
+    projection.weight = nn.Parameter(projection.weight.detach() * 2)
     return model
 
 
@@ -244,8 +241,7 @@ def test_a_system_has_fairseqs_loss_gradients_and_logs(name: str, training: bool
 @pytest.mark.parametrize(
     "settings",
     [
-        {"sentence_avg": True},
-        {"smoothing": 0.0},
+        {"sentence_avg": True, "smoothing": 0.0},
         {"ignore_prefix_size": 2, "report_accuracy": True},
         {"ignore_prefix_size": 6},
     ],
@@ -254,11 +250,8 @@ def test_a_system_has_fairseqs_loss_gradients_and_logs(name: str, training: bool
 def test_every_flag_of_fairseqs_criterion_has_the_same_effect(
     settings: Dict[str, Any], chunk: int
 ) -> None:
-    model = train("--dropout", "0.1")
-    assert_equal(
-        outcome(ours(loss_chunk_tokens=chunk, **settings), model),
-        outcome(theirs(**settings), model),
-    )
+    model, criterion = train("--dropout", "0.1"), ours(loss_chunk_tokens=chunk, **settings)
+    assert_equal(outcome(criterion, model), outcome(theirs(**settings), model))
 
 
 @pytest.mark.usefixtures("bf16_machine")
@@ -291,10 +284,6 @@ def biased(model: nn.Module) -> None:
     model.decoder.output_projection = nn.Linear(16, len(TASK.target_dictionary))
 
 
-def watched(model: nn.Module) -> None:
-    model.decoder.output_projection.register_forward_hook(lambda *all: 2 * all[-1])
-
-
 def replaced(model: nn.Module) -> None:
     """The pass of the projection itself, as other libraries wrap it."""
     projection = model.decoder.output_projection
@@ -309,36 +298,26 @@ def scaled(model: nn.Module) -> None:
     )
 
 
+def double(_: nn.Module, __: Any, found: Any) -> Any:
+    """Return twice the scores, as a hook."""
+    return 2 * found if isinstance(found, Tensor) else (2 * found[0], *found[1:])
+
+
 def hooked(path: str) -> Callable[[nn.Module], None]:
-    """Return a change that doubles the output of the model or a part by a hook."""
+    return lambda model: model.get_submodule(path).register_forward_hook(double)
+
+
+def derived(path: str, method: str = "forward") -> Callable[[nn.Module], None]:
+    """Return a change of the class of the model, or of a part: twice the scores."""
 
     def change(model: nn.Module) -> None:
-        model.get_submodule(path).register_forward_hook(
-            lambda _, __, output: (2 * output[0], *output[1:])
-        )
-
-    return change
-
-
-def sharper(model: nn.Module) -> None:
-    def sharpened(self: Any, output: Any, *args: Any, **settings: Any) -> Any:
-        return original(self, (2 * output[0], *output[1:]), *args, **settings)
-
-    original = type(model).get_normalized_probs
-    model.__class__ = type("Sharper", (type(model),), {"get_normalized_probs": sharpened})
-
-
-def doubling(path: str) -> Callable[[nn.Module], None]:
-    """Return a change that lets the model, or a part of it, return twice the scores."""
-
-    def change(model: nn.Module) -> None:
-        def forward(self: Any, *inputs: Any, features_only: bool = False, **more: Any) -> Any:
-            x, extra = original(self, *inputs, features_only=features_only, **more)
-            return (x if features_only else 2 * x), extra
+        def own(self: Any, *inputs: Any, **more: Any) -> Any:
+            found = original(self, *inputs, **more)
+            return found if more.get("features_only") else double(self, inputs, found)
 
         part = model.get_submodule(path)
-        original = type(part).forward
-        part.__class__ = type("Double", (type(part),), {"forward": forward})
+        original = getattr(type(part), method)
+        part.__class__ = type("Own", (type(part),), {method: own})
 
     return change
 
@@ -348,14 +327,17 @@ def doubling(path: str) -> Callable[[nn.Module], None]:
     ("change", "reason"),
     [
         (biased, "its output projection is not a plain matrix"),
-        (watched, "its output projection is not a plain matrix"),
         (replaced, "its output projection is not a plain matrix"),
         (scaled, "its output projection is not a plain matrix"),
+        (hooked("decoder.output_projection"), "its output projection is not a plain matrix"),
         (hooked(""), "a hook waits for the output of the model or its decoder"),
         (hooked("decoder"), "a hook waits for the output of the model or its decoder"),
-        (sharper, "Sharper is not fairseq's Transformer or a model of capsnmt"),
-        (doubling(""), "Double is not fairseq's Transformer or a model of capsnmt"),
-        (doubling("decoder"), "Double is not the decoder of fairseq's Transformer or of capsnmt"),
+        (
+            derived("", "get_normalized_probs"),
+            "Own is not fairseq's Transformer or a model of capsnmt",
+        ),
+        (derived(""), "Own is not fairseq's Transformer or a model of capsnmt"),
+        (derived("decoder"), "Own is not the decoder of fairseq's Transformer or of capsnmt"),
     ],
 )
 def test_other_models_keep_fairseqs_path_with_one_message(
@@ -398,29 +380,19 @@ def test_a_criterion_that_overrides_fairseqs_methods_keeps_its_path_with_one_mes
 
 def test_unreduced_losses_are_fairseqs_own() -> None:
     model = train()
-    torch.testing.assert_close(
-        outcome(ours(), model, reduce=False), outcome(theirs(), model, reduce=False)
-    )
+    found, expected = (outcome(make(), model, reduce=False) for make in (ours, theirs))
+    torch.testing.assert_close(found, expected)
 
 
 def test_torch_func_derives_fairseqs_loss() -> None:
-    class Loss(nn.Module):
-        """The loss of a model as a function of its parameters."""
-
-        def __init__(self, criterion: nn.Module) -> None:
-            super().__init__()
-            self.criterion, self.model = criterion, model
-
-        def forward(self) -> Tensor:
-            loss: Tensor = self.criterion(self.model, SAMPLE)[0]
-            return loss
-
     model = train("--encoder-learned-pos", "--decoder-learned-pos").double()
     model(**SAMPLE["net_input"])  # fairseq keeps a mask, which torch.func could not keep
-    parameters = {f"model.{name}": p.detach() for name, p in model.named_parameters()}
+    parameters = {f"1.{name}": p.detach() for name, p in model.named_parameters()}
     results = []
     for criterion in (ours(), theirs()):
-        loss = functools.partial(torch.func.functional_call, Loss(criterion), args=())
+        both = nn.ModuleList([criterion, model])
+        both.forward = lambda both=both: both[0](both[1], SAMPLE)[0]
+        loss = functools.partial(torch.func.functional_call, both, args=())
         results.append(torch.func.jvp(torch.func.grad(loss), (parameters,), (parameters,)))
     torch.testing.assert_close(*results)
 
