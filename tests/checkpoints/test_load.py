@@ -44,16 +44,6 @@ def assert_fairseq_like(state: Dict[str, Any]) -> None:
     assert state["extra_state"]["val_loss"] == 1.5
 
 
-class Call:
-    """Pickled, it is a call."""
-
-    def __init__(self, function: Any, argument: str):
-        self.call = function, (argument,)
-
-    def __reduce__(self):
-        return self.call
-
-
 def refused(path: Path) -> str:
     """The line that refuses a file; it names the file."""
     with pytest.raises(CheckpointError) as caught:
@@ -96,15 +86,11 @@ def test_code_in_a_checkpoint_is_refused_by_name_and_never_runs(
 ) -> None:
     path, made = tmp_path / "evil.pt", tmp_path / "made"
     argument = str(made) if function is os.mkdir else f"__import__('os').mkdir('{made}')"
-    state = {**fairseq_like(), "extra_state": Call(function, argument)}
+    call = type("Call", (), {"__reduce__": lambda _: (function, (argument,))})()
+    state = {**fairseq_like(), "extra_state": call}
     torch.save(state, path, _use_new_zipfile_serialization=zipped)
     assert f"{function.__name__}, which no fairseq checkpoint needs" in refused(path)
     assert not made.exists()
-
-
-def script(path: Path) -> None:
-    """An archive whose code torch before 2.6 would run."""
-    torch.jit.script(torch.nn.Linear(1, 1)).save(str(path))
 
 
 def archive(path: Path) -> None:
@@ -133,7 +119,8 @@ def truncated(kept: float, zipped: bool) -> Callable[[Path], Any]:
         (Path.touch, "check the path"),
         (lambda path: path.write_bytes(pickle.dumps({"model": {}}, 2)), "check the path"),
         (archive, "check the path"),
-        (script, "check the path"),
+        # whose code torch before 2.6 would run
+        (lambda path: torch.jit.script(torch.nn.Linear(1, 1)).save(str(path)), "check the path"),
         (lambda path: torch.save([1, 2], path), "holds no model"),
         (lambda path: torch.save({"model": {1: torch.ones(1)}}, path), "a tensor without a name"),
         (lambda path: torch.save({"model": {}, "cfg": "x"}, path), "holds no usable cfg: not"),
@@ -192,12 +179,10 @@ def test_a_checkpoint_that_cannot_be_read_now_is_not_taken_for_damaged(
 # --- where a stopped training resumes, whatever its folder holds
 
 
-WHOLE = {"last_optimizer_state": {"state": {}}, "extra_state": {"train_iterator": {}}}
-
-
 def saved(updates: int, **changes: Any) -> Dict[str, Any]:
     """A checkpoint of a training; a change to ``None`` leaves a part out."""
-    state = {"model": {}, "optimizer_history": [{"num_updates": updates}], **WHOLE, **changes}
+    state = {"model": {}, "optimizer_history": [{"num_updates": updates}], **changes}
+    state = {"last_optimizer_state": {"state": {}}, "extra_state": {"train_iterator": {}}, **state}
     return {key: value for key, value in state.items() if value is not None}
 
 
