@@ -5,7 +5,7 @@ import subprocess
 from functools import partial
 from pathlib import Path
 
-from tests.frozen.kit import World, frozen
+from tests.frozen.kit import DATA, World, frozen
 from tests.interpreter import ROOT
 
 # configurations that need a folder of data before they can be planned
@@ -27,85 +27,16 @@ def plan(world: World, arguments: str) -> str:
     return done.stdout.replace("HERE/plans", "HERE")
 
 
-# name -> what the golden promises: the commands of such a launch; its flags
-PLANS = {
-    "cpu": ("on a CPU with two threads", "--config multi30k/em_routing --cpu --threads 2"),
-    "two_processes": ("of two processes on a CPU", "--dataset multi30k --cpu 2 --threads 1"),
-    "gpu": ("on one GPU", "--dataset multi30k --gpus 1"),
-    "four_gpus": (
-        "on four GPUs with its own corpus, against a baseline",
-        "--dataset multi30k --config em_routing --gpus 4 --seed 7 --baseline baseline "
-        "--data corpus --output out --set train.lr=0.003 --max-update 4000",
-    ),
-    "eight_gpus": (
-        "on eight GPUs with a size of the update that they do not divide",
-        "--dataset multi30k --gpus 8 --set batch.tokens-per-update=25000",
-    ),
-    "two_nodes": (
-        "of two seeds on two nodes of SLURM",
-        "--dataset multi30k --slurm gpu --nodes 2 --gpus 8 --seeds 1,2 --prepared data",
-    ),
-    "sweep": (
-        "of a sweep over two rows and two seeds, tested against the baseline",
-        "--dataset wmt14_en_de --rows dou2019_em_routing,baseline --baseline baseline "
-        "--sweep layer-capsules=1,8 --seeds 1,2 --cpu",
-    ),
-    "from_baseline": (
-        "of a row that starts from another row, on SLURM",
-        "--config multi30k/dlcl_routing_from_baseline --slurm gpu --gpus 1",
-    ),
-    "sweep_from_baseline": (
-        "of a sweep whose values all start from one run",
-        "--config wmt14_en_de/dou2019_em_routing_from_baseline --cpu --output runs "
-        "--sweep layer-capsules=1,8",
-    ),
-    "corpora": (
-        "of data that are prepared from some corpora, of archives that are here",
-        "--dataset wmt17_zh_en --cpu --set data.corpora=news-commentary-v12 --data d",
-    ),
-    "mirrors": (
-        "of data that are fetched from mirrors",
-        "--dataset multi30k --cpu --mirror http://lab/a --mirror http://lab/b",
-    ),
-    "nodes_of_gpus": (
-        "of three nodes that each show two GPUs, of which fairseq takes all",
-        "--config multi30k/baseline --nodes 3 --gpus 2",
-    ),
-    "nodes_of_cpus": ("of three nodes without GPUs", "--config multi30k/baseline --nodes 3 --cpu"),
-    # by default the precision is that of the machine
-    "own_data": (
-        "of an architecture and its baseline on data of one's own",
-        "--prepared mine --arch transformer_em_routing_tiny --baseline capsnmt_transformer_tiny "
-        "--cpu --set precision=fp32",
-    ),
-    "own_data_named": (
-        "of an architecture on data of one's own, with a name",
-        "--prepared mine --arch transformer_em_routing_tiny --name first --cpu "
-        "--set precision=fp32",
-    ),
-    "own_data_sweep": (
-        "of a sweep on data of one's own, which leaves the baseline as it is",
-        "--prepared mine --arch transformer_dlcl_routing_tiny --baseline capsnmt_transformer_tiny "
-        "--cpu --set precision=fp32 --sweep layer-capsules=8,16",
-    ),
-    "other_direction": (
-        "of the other direction of a recipe, with tokenised BLEU",
-        "--config iwslt14_en_de/em_routing --gpus 1",
-    ),
-    "probing": (
-        "of all rows of probing with two tasks, on SLURM",
-        "--dataset probing_li2019 --rows all --tasks WC,BShift --data d --slurm gpu --gpus 1",
-    ),
-}
-
-
 def script_of(flags: str, world: World) -> str:
     text = plan(world, flags)
     subprocess.run(["bash", "-n"], input=text, text=True, check=True)
     return text
 
 
-for _name, (_launch, _flags) in PLANS.items():
+# a line each: the name of the golden, what it promises of a launch, and the flags of the launch;
+# the precision would be that of the machine on data of one's own
+for _line in (DATA / "plans.txt").read_text("utf-8").splitlines():
+    _name, _launch, _flags = _line.split(": ")
     _promise = f"a launch {_launch} runs these commands"
     frozen(_promise, name=f"plan_{_name}")(partial(script_of, _flags))
 
