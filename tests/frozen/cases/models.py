@@ -18,29 +18,22 @@ LABELS = torch.tensor([0, 3, 4])
 # criterion of translation -> three settings of it
 CRITERIONS = {
     "label_smoothed_cross_entropy": [
-        [],
-        ["--label-smoothing", "0.1"],
-        ["--label-smoothing", "0.2", "--ignore-prefix-size", "1", "--report-accuracy"],
+        "",
+        "--label-smoothing 0.1",
+        "--label-smoothing 0.2 --ignore-prefix-size 1 --report-accuracy",
     ],
     "chunked_label_smoothed_cross_entropy": [
-        [],
-        ["--label-smoothing", "0.1", "--loss-chunk-tokens", "4"],
-        ["--label-smoothing", "0.2", "--loss-chunk-tokens", "0", "--report-accuracy"],
+        "",
+        "--label-smoothing 0.1 --loss-chunk-tokens 4",
+        "--label-smoothing 0.2 --loss-chunk-tokens 0 --report-accuracy",
     ],
     "label_smoothed_cross_entropy_with_disagreement": [
-        ["--disagreement", "subspace"],
-        ["--disagreement", "position,output", "--disagreement-attention", "enc-self,dec-self"],
-        [
-            *("--disagreement", "subspace,position,output", "--label-smoothing", "0.1"),
-            *("--disagreement-attention", "enc-self,enc-dec,dec-self"),
-        ],
+        "--disagreement subspace",
+        "--disagreement position,output --disagreement-attention enc-self,dec-self",
+        "--disagreement subspace,position,output --label-smoothing 0.1 "
+        "--disagreement-attention enc-self,enc-dec,dec-self",
     ],
 }
-CLASSIFICATION = [
-    [],
-    ["--disagreement", "output"],
-    ["--disagreement", "subspace,position,output", "--pooling", "queries"],
-]
 
 
 def pair_sample() -> Dict[str, Any]:
@@ -62,7 +55,6 @@ def place_of(name: str) -> str:
 
 
 def described(model: nn.Module, loss: Tensor, each: bool) -> Iterable[str]:
-    """The parameters, the loss, and the norm of the gradient: of each, or of each part."""
     loss.backward()
     found = dict(model.named_parameters())
     shapes = {name: list(parameter.shape) for name, parameter in found.items()}
@@ -137,40 +129,47 @@ def classifiers_more(_: World) -> str:
 
 
 def logged(criterion: Any, model: nn.Module, sample: Dict[str, Any]) -> str:
-    """The loss, the size of the sample, and every term of the log."""
     loss, size, output = criterion(model, sample)
     terms = {"objective": loss.item(), "size": size, **output}
     values = {key: torch.as_tensor(value).double().flatten() for key, value in terms.items()}
     return ", ".join(f"{key} {' '.join(map(short, v.tolist()))}" for key, v in values.items())
 
 
-@frozen("the terms of every criterion stay, for every architecture", floats=True)
-def criterions(_: World) -> str:
+def terms(systems: Iterable[str]) -> str:
     lines: List[str] = []
-    for system, (arch, switches) in SYSTEMS.items():
+    for system in systems:
+        arch, switches = SYSTEMS[system]
         lines.append(f"== {system}")
         model = support.build(arch, *switches, "--attention-dropout", "0").double()
         model = set_weights(model).train()
         for name, choices in CRITERIONS.items():
             for flags in choices if not switches else choices[2:] if "disagree" in name else ():
                 # as fairseq-train: the criterion sees the task and its own settings
-                args = support.parse(arch, "--criterion", name, *flags)
+                args = support.parse(arch, "--criterion", name, *flags.split())
                 criterion = fairseq.criterions.build_criterion(args, TASK).train()
                 found = logged(criterion, model, make_sample(SOURCES, TARGETS))
-                lines.append(f"{' '.join([name, *flags]).replace('--', '')}: {found}")
+                lines.append(f"{name} {flags}".replace("--", "").rstrip() + f": {found}")
     return "\n".join(lines)
+
+
+@frozen("the terms of every criterion stay, for every architecture", floats=True)
+def criterions(_: World) -> str:
+    return terms(list(SYSTEMS)[:EVERY_COMMIT])
+
+
+@frozen("the terms of disagreement stay, for every other pair of switches", True, nightly=True)
+def criterions_more(_: World) -> str:
+    return terms(list(SYSTEMS)[EVERY_COMMIT:])
 
 
 @frozen("the terms of the criterion of classification stay", floats=True)
 def criterion_of_classification(_: World) -> str:
     lines: List[str] = []
-    for flags in CLASSIFICATION:
-        args = classifiers.parse(
-            "probing_transformer",
-            *(*classifiers.SMALL, "--criterion", "sentence_classification", *flags),
-        )
-        task = classifiers.make_task()
+    given = ("probing_transformer", *classifiers.SMALL, "--criterion", "sentence_classification")
+    terms = "--disagreement subspace,position,output --pooling queries"
+    for flags in ("", "--disagreement output", terms):
+        args, task = classifiers.parse(*given, *flags.split()), classifiers.make_task()
         model = set_weights(fairseq.models.build_model(args, task).double()).train()
         criterion = fairseq.criterions.build_criterion(args, task).train()
-        lines.append(f"{' '.join(flags)}: {logged(criterion, model, pair_sample())}")
+        lines.append(f"{flags}: {logged(criterion, model, pair_sample())}")
     return "\n".join(lines)
