@@ -23,14 +23,12 @@ def kind(switch: str, value: str) -> Value:
 
 
 def values_of(flags: Iterable[str]) -> Dict[str, str]:
-    """The value of every switch in a system with these flags."""
     words = iter(flags)
     own = {each: "yes" if "yes" in VALUES[each] else next(words) for each in words}
     return {**{switch: first for switch, (first, *_) in VALUES.items()}, **own}
 
 
 def pairs_of(values: Dict[str, str]) -> Set[FrozenSet[Value]]:
-    """The pairs of values of a system, by their kinds."""
     return {frozenset(pair) for pair in itertools.combinations(starmap(kind, values.items()), 2)}
 
 
@@ -46,7 +44,6 @@ def pairs_without_a_system() -> List[Dict[str, str]]:
 
 
 def is_accepted(values: Dict[str, str]) -> bool:
-    """Whether a system may have these values."""
     try:
         validate(parse("capsnmt_transformer", *SMALL, *flags_of(values)))
     except (ConfigurationError, SystemExit):

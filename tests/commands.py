@@ -97,7 +97,6 @@ def is_refusal(ended: Optional[int], errors: str, *words: str, status: int = 2) 
 
 
 def training(data: Path, save: Path, arch: str, updates: int, *flags: object) -> List[object]:
-    """Return the arguments that train a small model of the architecture for some updates."""
     return [
         *(data, "--user-dir", PLUGIN, "--arch", arch, *TINY, "--save-dir", save, *ON_CPU),
         *("--optimizer", "adam", "--lr", "0.005", "--batch-size", "8", "--dropout", "0.1"),
@@ -146,7 +145,6 @@ def in_two(module: str, arguments: List[object], folder: Path) -> str:
 
 
 def hypotheses(generated: str) -> List[str]:
-    """Return the hypotheses of fairseq-generate or fairseq-interactive in sentence order."""
     lines = [line.split("\t") for line in generated.splitlines() if line.startswith("H-")]
     return [line[2] for line in sorted(lines, key=lambda line: int(line[0][2:]))]
 

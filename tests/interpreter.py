@@ -56,7 +56,6 @@ COMMANDS: Dict[str, str] = dict(
 
 
 def executable(path: Path, text: str) -> Path:
-    """Write a program."""
     path.write_text(text, "utf-8")
     path.chmod(0o755)
     return path
@@ -145,8 +144,6 @@ def interpreter() -> Path:
 
 
 class Process:
-    """A command that runs."""
-
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
         self._status: Optional[int] = None
@@ -167,11 +164,9 @@ class Process:
         return self._status
 
     def is_alive(self) -> bool:
-        """Return whether it runs."""
         return self.exitcode is None
 
     def kill(self) -> None:
-        """Kill it, if it runs."""
         if self.is_alive():
             os.kill(self.pid, signal.SIGKILL)
 

@@ -12,14 +12,12 @@ from typing import Dict, List
 
 
 def load(user_dir: str) -> None:
-    """Import the plugin as every fairseq command does."""
     from fairseq.utils import import_user_module
 
     import_user_module(Namespace(user_dir=user_dir))
 
 
 def registered() -> Dict[str, List[str]]:
-    """Return the names of the plugin's classes in fairseq's registries."""
     from fairseq.criterions import CRITERION_REGISTRY
     from fairseq.data.encoders import TOKENIZER_REGISTRY
     from fairseq.models import ARCH_MODEL_REGISTRY

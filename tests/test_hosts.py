@@ -48,9 +48,6 @@ class Numbers(FairseqDataset):
     def num_tokens(self, _: int) -> int:
         return 1
 
-    def num_tokens_vec(self, indices: np.ndarray) -> np.ndarray:
-        return np.ones(len(indices), dtype=np.int64)
-
     def collater(self, numbers: List[int]) -> List[int]:
         return numbers
 
@@ -66,7 +63,6 @@ def test_an_epoch_may_be_given_by_its_place() -> None:
 
 
 def iterators(devices: int) -> List[EpochBatchIterator]:
-    """The iterators of all devices over batches of one number."""
     batches = [[number] for number in range(100)]
     shards = [{"num_shards": devices, "shard_id": shard} for shard in range(devices)]
     return [EpochBatchIterator(Numbers(), sum, batches, seed=1, **shard) for shard in shards]

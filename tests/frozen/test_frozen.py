@@ -15,7 +15,6 @@ COMPUTED_BY_THE_HOST = ("models", "training")
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    """The folder that all workers share."""
     return World(made_once(tmp_path_factory, "frozen", lambda folder: None))
 
 

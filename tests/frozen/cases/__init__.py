@@ -1,11 +1,4 @@
 """The cases, by what they run; importing them registers them."""
+# ruff: noqa: F401
 
-from tests.frozen.cases import (  # noqa: F401
-    evaluation,
-    launches,
-    models,
-    plans,
-    preparation,
-    refusals,
-    training,
-)
+from tests.frozen.cases import evaluation, launches, models, plans, preparation, refusals, training

@@ -36,7 +36,6 @@ def files(world: World) -> Dict[str, Path]:
 
 
 def scored(world: World, *flags: object) -> str:
-    """What the command prints, and its JSON."""
     document = world.folder / f"{digest(list(map(str, flags)))}.json"
     done = world.call("capsnmt-evaluate", *flags, "--json", document)
     assert done.returncode == 0, done.stderr

@@ -72,7 +72,6 @@ def launched(world: World) -> Path:
 
 
 def without_machine(value: Any) -> Any:
-    """A record without what the machine decides."""
     if isinstance(value, dict):
         return {k: "..." if k in OF_THE_MACHINE else without_machine(v) for k, v in value.items()}
     if isinstance(value, list):
