@@ -38,9 +38,9 @@ def test_the_name_of_a_file_is_printed_as_it_is(capfdbinary: pytest.CaptureFixtu
 
 @pytest.mark.one_host
 def test_a_command_with_closed_streams_ends_as_with_empty_ones(tmp_path: Path):
-    given = [sys.executable, tmp_path / "none"]
-    done = ran(["sh", "-c", 'exec "$0" -W ignore -m capsnmt.translate "$1" <&- >&-', *given])
-    is_refusal(done.returncode, done.stderr, f"error: {tmp_path}/none: no such run")
+    run = 'exec "$0" -m capsnmt.evaluation "x=$1" --reference "$1" <&- >&-'
+    done = ran(["sh", "-c", run, sys.executable, tmp_path / "none"])
+    is_refusal(done.returncode, done.stderr, f"error: {tmp_path}/none: there is no such file")
 
 
 @pytest.mark.parametrize(
