@@ -28,7 +28,7 @@ train:
   no-epoch-checkpoints: true
   save-interval-updates: 4
   log-interval: 2
-generate: {beam: 1, batch-size: 8}
+generate: {beam: 1, batch-size: 8, max-len-b: 20}
 score: {remove-bpe: subword_nmt}
 """
 # the training ends by epochs, so that no number of updates says that it is finished
