@@ -25,8 +25,10 @@ MARKS = {
 }
 UNKNOWN = "unknown words (<unk>)"
 LOST = "characters that a conversion lost (U+FFFD)"
-# bytes of Windows read as latin1, where U+0085 ends a line elsewhere; of UTF-8, as one of the two:
-# all but what may follow a capital at the end of a word
+# what the second and later bytes of a character in UTF-8 are in cp1252, or in latin1
+LATER = "[\x80-\xbf" + bytes(range(0x80, 0xA0)).decode("cp1252", "ignore") + "]"
+# bytes of Windows read as latin1, where U+0085 ends a line elsewhere; of UTF-8 as one of the two: a
+# character of Latin or Vietnamese text, but none as a capital before a sign; of others, two
 WRONG = "characters of a wrong conversion (U+0080 to U+009F, or as \u00c3\u00bc for \u00fc)"
 NO_WORDS = {
     **{f"marks of subwords ({kind})": pattern for kind, pattern in MARKS.items()},
@@ -34,7 +36,10 @@ NO_WORDS = {
     "symbols of a dictionary": re.compile(r"(?:^|(?<= ))(?:</?s>|<pad>)(?= |$)"),
     UNKNOWN: re.compile("<unk>"),  # fairseq-generate writes <<unk>> in references
     LOST: re.compile("\ufffd"),
-    WRONG: re.compile("[\x80-\x84\x86-\x9f]|\u00c3[\xa1-\xaa\xac-\xba\xbc-\xbe]|\u00e2\u20ac"),
+    WRONG: re.compile(
+        "[\x80-\x84\x86-\x9f]|\u00c3[\xa1-\xaa\xac-\xba\xbc-\xbe]|\u00e2\u20ac"
+        f"|(?:[\xc2-\xdf]{LATER}|[\xe0-\xef]{LATER}{{2}}){{2}}|\xe1[\xba\xbb]{LATER}"
+    ),
     "tabs, as a table has": re.compile(r"\S {0,9}\t\s{0,9}\S"),
     "fields, as an n-best list has (|||)": re.compile(r"(?:^| )\|\|\|(?= |$)"),
     "records of JSON": re.compile(r'^[{\[] ?"'),
@@ -52,7 +57,7 @@ END_APART = re.compile(rf" [.{ENDS}]$")
 TOKENS = "a space before the end, as tokens, which are tokenised again unless the tokeniser is none"
 # a line without these has none of them: most of a corpus is asked only once
 SUSPECT = re.compile(
-    '@@|\u2581|##|<|\t|\ufffd|[\x80-\x9f]|\u00c3|\u00e2\u20ac|\\|\\|\\||^[{[]|^".*""'
+    f'@@|\u2581|##|<|\t|\ufffd|[\x80-\x9f]|\\|\\|\\||^[{{[]|^".*""|[\xc2-\xef]{LATER}'
 )
 # the beginning of a file of markup, which is no text of one sentence a line
 MARKUP = re.compile(

@@ -24,7 +24,7 @@ BEGINNINGS = {
     rb"PK\x03\x04": "it is compressed; unpack it, as by unzip -p",
     rb"\xff\xfe\0\0|\0\0\xfe\xff": "not UTF-8; convert the file, as by iconv -f utf-32 -t utf-8",
     rb"\xff\xfe|\xfe\xff": "not UTF-8; convert the file, as by iconv -f utf-16 -t utf-8",
-    rb"(?:[^\r\n]+\r){2}[^\r\n]": r"its lines end in \r alone; convert it, as by tr '\r' '\n'",
+    rb"(?:[^\r\n]+\r){2}[^\n]*\Z": r"its lines end in \r alone; convert it, as by tr '\r' '\n'",
     rb"[^\n]*\0": "holds a NUL character, so it is UTF-16 or no text; convert the file",
 }
 

@@ -122,6 +122,7 @@ SEPARATORS = "a\x0bb\x0cc\x1cd\x85e\u2028f\u2029g"
         ("a\nb", ["a", "b"]),
         ("\na\n\n", ["", "a", ""]),
         ("a\r\nb\r\n", ["a", "b"]),
+        ("a\rb\rc\nd\n", ["a\rb\rc", "d"]),
         (f"{SEPARATORS}\nb\n", [SEPARATORS, "b"]),
         ("\n", [""]),
         ("a\nb\0c\n", ["a", "b c"]),

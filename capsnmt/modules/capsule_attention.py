@@ -162,3 +162,9 @@ class CapsuleAttention(Attention):
             rows = torch.cat([F.pad(above, (0, 1)), row], dim=2)
         cache["prev_scores"] = rows
         return rows
+
+    def extra_repr(self) -> str:
+        """Return the settings for ``print(model)``."""
+        return (
+            f"vertical={self.vertical}, horizontal={self.horizontal}, iterations={self.iterations}"
+        )

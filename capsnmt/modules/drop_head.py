@@ -81,3 +81,7 @@ class DropHead(nn.Module):
         scale = kept.to(compute_dtype(heads))
         scale = scale * heads.size(1) / scale.sum(dim=1, keepdim=True)
         return heads * scale[:, :, None, None].type_as(heads)
+
+    def extra_repr(self) -> str:
+        """Return the settings for ``print(model)``."""
+        return f"p={self.p}, fall_updates={self.fall_updates}, rise_updates={self.rise_updates}"

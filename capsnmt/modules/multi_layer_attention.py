@@ -165,3 +165,7 @@ class MultiLayerAttention(Attention):
         if self.variant == "M-11":
             x = x.unflatten(1, (self.num_sources, self.num_heads)).sum(dim=1)
         return join_heads(x)
+
+    def extra_repr(self) -> str:
+        """Return the settings for ``print(model)``."""
+        return f"variant={self.variant}, sources={self.num_sources}, heads={self.num_heads}"

@@ -304,7 +304,10 @@ def test_a_test_set_has_all_its_references_however_they_are_given(files, run, re
     refuse([*words.split(), *SMALL], "the content of ", "r1.de")
 
 
-MARKS = ["@@", "\u2581", "##", "</w>", "<unk>", "\t", "\ufffd", "\x93", "Ã¼", "â€™", '""']
+MARKS = [
+    *("@@", "\u2581", "##", "</w>", "<unk>", "\t", "\ufffd", "\x93", '""'),
+    *("Ã¼", "â€™", "Ð¿Ñ€Ð¸", "å¥½çš„", "áº¿"),  # ü, ’, при, 好的, ế
+]
 
 
 @pytest.mark.parametrize("mark", MARKS)

@@ -102,6 +102,10 @@ class HeadComposition(nn.Module):
         w_in, w_out, g = weights.split([self.rank, self.rank, 1], dim=-1)
         return x, w_out @ w_in.mT + torch.diag_embed(g.squeeze(-1))
 
+    def extra_repr(self) -> str:
+        """Return the settings for ``print(model)``."""
+        return f"rank={self.rank}"
+
 
 class MapWeights(nn.Module):
     """What one side, queries or keys, brings to the maps: w_in, w_out and g of each position.
