@@ -13,7 +13,7 @@ import sys
 import warnings
 from contextlib import contextmanager, redirect_stderr
 from pathlib import Path
-from typing import Any, Callable, Collection, Iterator, List, NoReturn, Optional, Sequence
+from typing import Any, Callable, Collection, Iterator, List, NoReturn, Optional, Sequence, Set
 
 FAILED = 1
 BAD_SETTING = 2
@@ -97,15 +97,32 @@ def check_line(text: str, where: str) -> None:
 
 
 class OneLineParser(argparse.ArgumentParser):
-    """A parser that reports a bad flag in one line, without the usage text."""
+    """A parser that reports a bad flag in one line, and one that is given twice."""
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
+        self.given: Set[str] = set()
         self.register("type", Path, _path)
+        self.register("action", None, _StoreOnce)
+
+    def parse_known_args(self, *args: Any, **settings: Any) -> Any:
+        """Parse as argparse does."""
+        self.given.clear()
+        return super().parse_known_args(*args, **settings)
 
     def error(self, message: str) -> NoReturn:
         """Raise the message as a ``ConfigurationError``."""
         raise ConfigurationError(f"{' '.join(message.split())} (--help lists the flags)")
+
+
+class _StoreOnce(argparse.Action):
+    """Store the value of a flag; argparse would take the last of several without a word."""
+
+    def __call__(self, parser: Any, namespace: Any, value: Any, flag: Optional[str] = None) -> None:
+        if flag is not None and self.dest in parser.given:
+            parser.error(f"{flag} is given twice; give it once")
+        parser.given.add(self.dest)
+        setattr(namespace, self.dest, value)
 
 
 def _path(text: str) -> Path:

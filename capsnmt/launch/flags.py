@@ -247,8 +247,13 @@ def check(
 
     parser.error = error  # type: ignore[method-assign]
     try:
-        return options.parse_args_and_arch(parser, list(arguments))
+        parsed = options.parse_args_and_arch(parser, list(arguments))
     except SyntaxError as wrong:  # a list, which argparse expects to be a ValueError
         raise ConfigurationError(
             f"{section}: {shown(wrong.text)} is not a number; give one, or numbers in brackets"
         ) from None
+    for name, value in vars(parsed).items():
+        if isinstance(value, float) and not math.isfinite(value):
+            key = f"{section}.{name}".replace("_", "-")
+            raise ConfigurationError(f"{key} is {value}; give a number")
+    return parsed

@@ -167,6 +167,8 @@ def _validate_stack(args: Any, side: str) -> None:
             f"--{side}-layers is {layers}, and {spelled(args, used[0])} needs a layer; give 1 "
             f"or more, or drop it"
         )
+    if layers < 0:
+        raise ConfigurationError(f"--{side}-layers is {layers}; give 0 or more")
     for name in (f"head_aggregation_{side}_layers", f"capsule_routing_{side}_layers"):
         parse_layers(getattr(args, name), layers, name)
     for name in [f"{side}_attention_heads", *capsules]:
