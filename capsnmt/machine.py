@@ -1,4 +1,4 @@
-"""This machine: the name of its processor, cores, and memory that is kept for large tensors."""
+"""This machine: its processor and cores, and how memory is allocated for large tensors."""
 
 import ctypes
 import functools
@@ -6,7 +6,9 @@ import os
 import platform
 import re
 import sys
+from ctypes.util import find_library
 from pathlib import Path
+from typing import Dict, Optional
 
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 """Those that this process may use: a job has some cores of its node."""
@@ -30,12 +32,36 @@ def keep_freed_memory(device_type: str) -> bool:
     **D**: whoever tunes malloc by its environment variables decides alone. Other allocators are
     left alone, and so is the process of a model that is not on a CPU.
     """
-    tuned = any(name.startswith("MALLOC_") for name in os.environ)
-    tuned = tuned or "glibc.malloc" in os.environ.get("GLIBC_TUNABLES", "")
-    if device_type != "cpu" or tuned or not sys.platform.startswith("linux"):
+    if device_type != "cpu" or _malloc_is_tuned() or not sys.platform.startswith("linux"):
         return False
     mallopt = getattr(ctypes.CDLL(None), "mallopt", lambda *_: False)
     return bool(mallopt(M_MMAP_MAX, 0) and mallopt(M_TRIM_THRESHOLD, KEPT_BYTES))
+
+
+def tcmalloc() -> Dict[str, str]:
+    """Return the variables with which a process has tcmalloc, where the system has it.
+
+    Batches of many shapes leave holes in glibc's heap, which it searches for each large tensor;
+    tcmalloc joins what is free: a tiny Transformer trains 1.2 times as fast (docs/speed.md).
+
+    **D**: as above; and whoever sets ``LD_PRELOAD``, be it to nothing, decides alone.
+    """
+    library = _tcmalloc_library()
+    if library is None or os.environ.get("LD_PRELOAD", library) != library or _malloc_is_tuned():
+        return {}
+    # of itself it returns memory to the system, and asks for it again
+    return {"LD_PRELOAD": library, "TCMALLOC_RELEASE_RATE": "0"}
+
+
+@functools.cache
+def _tcmalloc_library() -> Optional[str]:
+    linux = sys.platform.startswith("linux")
+    return (find_library("tcmalloc_minimal") or find_library("tcmalloc")) if linux else None
+
+
+def _malloc_is_tuned() -> bool:
+    tuned = any(name.startswith("MALLOC_") for name in os.environ)
+    return tuned or "glibc.malloc" in os.environ.get("GLIBC_TUNABLES", "")
 
 
 def cpu_info() -> str:

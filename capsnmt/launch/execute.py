@@ -254,6 +254,7 @@ class _Execution:
             name = torch.cuda.get_device_name(0) if torch.cuda.is_available() else "unknown"
         names = {name: files.installed_version(name) for name in files.FAIRSEQS}
         fairseq = ", ".join(f"{name} {version}" for name, version in names.items() if version)
+        malloc = {**os.environ, **environment(device)}.get("LD_PRELOAD")
         return TrainingRecord(
             vocabulary=self.vocabulary,
             data=self.data,
@@ -266,6 +267,7 @@ class _Execution:
                 "torch": torch.__version__,
                 "fairseq": fairseq or "unknown",
                 "capsnmt": files.own_version(),
+                **({"malloc": malloc} if malloc else {}),
             },
             initial=initial,
         )

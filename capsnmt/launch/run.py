@@ -13,6 +13,7 @@ from typing import Dict, List, Optional
 from capsnmt.cli import ConfigurationError
 from capsnmt.configurations import Settings
 from capsnmt.corpora.prepared import PreparedData
+from capsnmt.machine import tcmalloc
 from capsnmt.process import package_path
 from capsnmt.runs.records import Device, RunConfig, RunFolder
 
@@ -119,4 +120,5 @@ def environment(device: Device) -> Dict[str, str]:
         variables["CUDA_VISIBLE_DEVICES"] = ""
         # Threads that spin while they wait slow training down tenfold on cores that are shared.
         variables["OMP_WAIT_POLICY"] = os.environ.get("OMP_WAIT_POLICY", "PASSIVE")
+        variables.update(tcmalloc())
     return variables

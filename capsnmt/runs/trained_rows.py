@@ -224,7 +224,10 @@ class TrainedRow:
         parts = [(run, x) for run in [*self.runs, *baseline.runs] for x in run.training.parts]
         # older records have no threads
         threads = {x.threads or run.config.device.threads for run, x in parts}
-        machines = {(x.device, x.device_name, x.versions.get("capsnmt")) for _, x in parts}
+        machines = {
+            (x.device, x.device_name, x.versions.get("capsnmt"), x.versions.get("malloc"))
+            for _, x in parts
+        }
         alike = len(threads) == len(machines) == 1 and not [*made_otherwise([self, baseline])]
         own, other = self.tokens_per_second, baseline.tokens_per_second
         if not alike or own is None or not other:

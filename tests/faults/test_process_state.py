@@ -1,6 +1,7 @@
 """A library call leaves the process as it is; only a command sets what belongs to its process."""
 
 import logging
+import os
 import platform
 import threading
 from pathlib import Path
@@ -19,6 +20,7 @@ from capsnmt.routing import em_routing, record_routing
 from capsnmt.translate.__main__ import main as translate
 from tests.commands import command, training
 from tests.faults.surroundings import MEGABYTES
+from tests.interpreter import PYTHON, ran
 from tests.launch.conftest import launch
 from tests.models.test_limits import stock
 from tests.small_row import SMALL
@@ -64,6 +66,20 @@ def test_the_users_settings_of_malloc_stay(
 ) -> None:
     monkeypatch.setenv(name, value)
     assert not keep_freed_memory.__wrapped__("cpu")
+
+
+@on_glibc
+@needs_compiler
+def test_a_run_on_a_cpu_has_the_tcmalloc_of_the_system_unless_one_is_chosen(tmp_path: Path) -> None:
+    name = "libtcmalloc_minimal.so"
+    compiler = [os.environ.get("CXX", "c++"), "-shared", "-x", "c++", "/dev/null"]
+    ran([*compiler, f"-Wl,-soname,{name}.4", "-o", tmp_path / name])
+    found = {"LD_LIBRARY_PATH": str(tmp_path), "LIBRARY_PATH": str(tmp_path)}
+    given = [PYTHON, "-m", "capsnmt.launch", "--config", "multi30k/baseline", "--cpu", "--dry-run"]
+    for chosen in ({}, {"LD_PRELOAD": ""}):
+        done = ran([*given, "--output", tmp_path / "runs"], tmp_path, **found, **chosen)
+        assert done.returncode == 0, done.stderr
+        assert (f"LD_PRELOAD={name}" in done.stdout) == (not chosen)
 
 
 @pytest.mark.parametrize("main", [plan, translate])

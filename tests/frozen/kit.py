@@ -30,7 +30,7 @@ from tests.interpreter import COMMANDS, ROOT, environment, programs, ran, words
 
 GOLDEN, DATA = (Path(__file__).with_name(name) for name in ("golden", "data"))
 # variables of all commands
-TERMINAL = {"PYTHONHASHSEED": "0", "COLUMNS": "100", "OMP_WAIT_POLICY": "PASSIVE"}
+TERMINAL = {"PYTHONHASHSEED": "0", "COLUMNS": "100", "OMP_WAIT_POLICY": "PASSIVE", "LD_PRELOAD": ""}
 NUMBER = re.compile(r"(-?\d+(?:\.\d+(?:e[-+]\d+)?|e-\d+))")
 
 
