@@ -177,7 +177,7 @@ def observe(model: Any, batch: Batch, analyses: Sequence[Analysis]) -> None:
         def after(place: str, layer: int) -> Callable[..., None]:
             def hook(module: nn.Module, inputs: Tuple[Any, ...], output: Any) -> None:
                 for record in records:
-                    routing = _routing(place, layer, record, batch)
+                    routing = _routing(place, layer, module, record, batch)
                     for analysis in analyses:
                         analysis.on_routing(routing)
                 records.clear()  # so that at most one call's coefficients are kept
@@ -266,11 +266,15 @@ class _Attentions(AttentionObserver):
             )
 
 
-def _routing(place: str, layer: int, record: RoutingRecord, batch: Batch) -> RoutingCall:
-    """Return a recorded call with batch first and its masks."""
+def _routing(
+    place: str, layer: int, module: nn.Module, record: RoutingRecord, batch: Batch
+) -> RoutingCall:
+    """Return a recorded call of a module with batch first and its masks."""
     real = batch.source if place in ("enc-self", "encoder") else batch.target
     kind = SCORE_ROUTINGS.get(record.operator)
-    C = record.coefficients
+    C, drawn = record.coefficients, getattr(module, "coefficients", None)
+    if drawn is not None:  # the operator, which reads them as an activation, has uniform ones
+        C = [drawn.expand_as(of_iteration) for of_iteration in C]
     if kind == "vertical":  # [B, heads, positions]
         C = [of_iteration.unsqueeze(1) for of_iteration in C]
         routings = real.any(1, keepdim=True)

@@ -62,6 +62,10 @@ CALLS: Dict[Flags, List[Tuple[str, str, int]]] = {
         *(("encoder", "layers", 2), ("decoder", "layers", 2))
     ],
     (
+        *("transformer_em_routing", "--head-capsules", "4"),
+        *("--routing-iterations", "1", "--routing-coefficients", "random"),
+    ): [("enc-self", "heads", n) for n in (1, 2)],
+    (
         *("transformer_em_routing", "--head-aggregation", "inverted", "--head-capsules", "4"),
         *("--layer-aggregation", "inverted-routing", "--layer-capsules", "1"),
     ): [
@@ -93,10 +97,12 @@ def by_strongest(mean: Tensor) -> List[int]:
 def agreement(model: Any, flags: Flags) -> Rows:
     """Dou et al. 2019, equations 17 and 18, as :mod:`capsnmt.analysis.agreement` reads them."""
     found: Dict[Any, Tuple[List[float], List[float]]] = defaultdict(lambda: ([], []))
+    drawn = [C for name, C in model.named_buffers() if name.endswith("coefficients")]
     for records in of_each_sentence(model):
         assert len(records) == len(CALLS[flags])
-        for place, record in zip(CALLS[flags], records):
+        for number, (place, record) in enumerate(zip(CALLS[flags], records)):
             for iteration, of_all in enumerate(record.coefficients, 1):
+                of_all = drawn[number].expand_as(of_all) if drawn else of_all
                 entropies, diversities = found[(*place, iteration)]
                 for C in routings(place[1], of_all):
                     logs = (c * math.log(c) for c in C.flatten().tolist() if c)
