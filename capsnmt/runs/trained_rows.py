@@ -340,10 +340,21 @@ def _curves(
     rows = [row for row, _ in found]
     return {
         row if rows.count(row) == 1 else f"{row} ({output})": {
-            label: group(by_label[label])[0] for label in labels if label in by_label
+            label: _one_row(by_label[label]) for label in labels if label in by_label
         }
         for (row, output), by_label in found.items()
     }
+
+
+def _one_row(runs: Sequence[FinishedRun]) -> TrainedRow:
+    """Return the row of one value of a sweep; raise if one of its seeds has a copy beside it."""
+    row, *others = group(runs)
+    if others:
+        raise ConfigurationError(
+            f"{row.runs[0].folder.row} has a seed twice, so that its mean in a sweep is of no row; "
+            f"name its runs, each seed once"
+        )
+    return row
 
 
 def _order(value: Any) -> Tuple[bool, float]:

@@ -16,12 +16,14 @@ from unittest.mock import patch
 
 import pytest
 
+from capsnmt.cli import ConfigurationError
 from capsnmt.evaluation.__main__ import main as evaluate
 from capsnmt.evaluation.scores import METRICS
 from capsnmt.files import sha256
 from capsnmt.report import __main__ as report
 from capsnmt.report.translation_runs import analysis_of
-from capsnmt.runs.finished import FinishedRun
+from capsnmt.runs.finished import FinishedRun, find_runs
+from capsnmt.runs.trained_rows import find_sweeps
 from tests.report import finished_runs
 from tests.report.finished_runs import (
     REFERENCES,
@@ -417,6 +419,10 @@ def test_values_are_numbers_in_rising_order_then_texts(swept: Path) -> None:
 def test_a_row_in_two_outputs_is_two_curves(swept: Path, tmp_path: Path) -> None:
     again = shutil.copytree(swept, tmp_path / "again")
     assert curves_of(swept, again)[-2:] == [f"em_routing ({swept})", f"em_routing ({again})"]
+    row = swept / "em_routing_layer-capsules-8"
+    shutil.copytree(row / "seed-1", row / "seed-1-old")  # its seeds had the score of one
+    with pytest.raises(ConfigurationError, match=f"^{row} has a seed twice"):
+        find_sweeps(find_runs([swept]))
 
 
 def test_a_baseline_that_was_not_tested_against_is_the_first_row(swept: Path) -> None:
