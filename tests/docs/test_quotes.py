@@ -1,6 +1,7 @@
 """Scores that the README quotes, and what tables and prose quote from the code."""
 
 import argparse
+import json
 import re
 from pathlib import Path
 from typing import Callable, Dict, List, Tuple
@@ -14,6 +15,7 @@ import capsnmt.launch.__main__
 import capsnmt.translate.__main__
 from capsnmt.corpora.own import own_recipe
 from capsnmt.corpora.recipe import load_recipe
+from capsnmt.evaluation.planning import detectable, power
 from capsnmt.launch.own_data import BUDGETS
 from capsnmt.models.architectures import SIZES
 from tests.docs.pages import REPO, numbers, rows, section
@@ -67,6 +69,25 @@ def test_the_scores_of_the_readme_are_those_of_the_rows_that_it_names() -> None:
             known = scored(system, count)
             places = len(score.partition(" ")[0].partition(".")[2])
             assert numbers(score) == pytest.approx(known, rel=0, abs=0.501 / 10**places), system
+
+
+def test_the_hours_and_the_power_of_seeds_that_prose_says_are_reckoned() -> None:
+    pages = ("results", "results_archive", "evaluation")
+    text = " ".join("".join((REPO / f"docs/{x}.md").read_text("utf-8") for x in pages).split())
+    kept = (REPO / "results" / "multi30k_lowercase").glob("*/seed-*/facts.json")
+    hours = [json.loads(path.read_text("utf-8"))["seconds"] / 3600 for path in kept]
+    powers = [power(0.5, (n, n), deviation**2) for deviation in (0.25, 0.4) for n in (3, 6)]
+    title, rows_of_means = "mean of seeds 1, 2, 3", ("baseline", "em_routing")
+    deviations = [cell("results_archive.md", title, row, 1)[1] for row in rows_of_means]
+    shown = detectable((3, 3), sum(x**2 for x in deviations) / 2, 0.0)
+    for said, known in (
+        (r"A training took (\S+) to (\S+) hours", [min(hours), max(hours)]),
+        (r"six with (\S+); at 0.4, with (\S+) and (\S+)\.", powers[1:]),
+        (r"three seeds show a true difference of (\S+) BLEU", [shown]),
+    ):
+        (found,) = re.finditer(said, text)
+        for each, number in zip(found.groups(), known):
+            assert each == f"{number:.{len(each.partition('.')[2])}f}", said
 
 
 def sizes() -> List[List[str]]:
