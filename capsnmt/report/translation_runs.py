@@ -141,7 +141,11 @@ def _test_set(
 
 def _sweep(sweep: FinishedSweep, test_set: str, figures: Figures) -> Dict[str, Any]:
     """Return the values of a sweep on a test set, and add its figure."""
-    baselines = {row.name: row.score(test_set) for row in sweep.baselines}
+    baselines = {
+        # the row that is swept, with its own value, may be the baseline
+        f"{row.name} (baseline)" if row.name in sweep.curves else row.name: row.score(test_set)
+        for row in sweep.baselines
+    }
     curves = {
         name: {label: row.score(test_set) for label, row in rows.items()}
         for name, rows in sweep.curves.items()

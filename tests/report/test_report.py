@@ -431,3 +431,6 @@ def test_a_baseline_that_was_not_tested_against_is_the_first_row(swept: Path) ->
     rows = sorted(swept.glob("em_routing_*"))
     assert curves_of(swept / "baseline", *rows) == ["baseline", "em_routing"]
     assert curves_of(*rows) == ["em_routing"]
+    for path in swept.glob("em_routing_*/seed-*/config.json"):
+        edit(path, lambda config: config["sweep"].update(row="baseline"))
+    assert curves_of(swept / "baseline", *rows) == ["baseline (baseline)", "baseline"]
