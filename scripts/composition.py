@@ -195,7 +195,9 @@ def outcomes_below(folder: Path) -> Iterator[Outcome]:
             f"{folder} has no finished runs of the suite; give the --output of it"
         )
     for task in tasks:
-        rows = group(find_runs([task]))
+        # not a copy that lies beside its seed
+        runs = [x for x in find_runs([task]) if x.folder.path.name == f"seed-{x.seed}"]
+        rows = group(runs)
         check_comparable([run for row in rows for run in row.runs])
         for row in rows:
             yield from (Outcome.of(task.name, run) for run in row.runs)

@@ -11,6 +11,7 @@ import pytest
 import scipy.stats
 
 from data_prep.composition import TASKS, commands
+from scripts.composition import outcomes_below
 from tests.commands import command, is_refusal, succeed
 from tests.interpreter import ran
 from tests.report.finished_runs import REFERENCES, TEST_SET, add_seeds, write_generated, write_run
@@ -93,6 +94,14 @@ def test_text_that_the_disk_does_not_hold_is_one_line_and_absent(tmp_path: Path)
     done = ran([*limited, program, "--task", "demo", "--output", tmp_path / "text"])
     is_refusal(done.returncode, done.stderr, ".tgt: File too large", status=1)
     assert not [*(tmp_path / "text").iterdir()]
+
+
+def test_a_copy_beside_a_seed_takes_not_its_place(tmp_path: Path) -> None:
+    first = write_run(tmp_path / "copy", "baseline")
+    copy = shutil.copytree(first, first.with_name("seed-1-old"))
+    write_generated(copy / f"generate-{TEST_SET}.txt", REFERENCES)
+    (found,) = outcomes_below(tmp_path)
+    assert found.accuracy == {TEST_SET: 0}
 
 
 def test_the_table_counts_whole_sequences_over_seeds(tmp_path: Path) -> None:
