@@ -120,7 +120,9 @@ class Operator:
         """
         votes = cast(Tensor, tensors[0])
         kind = votes.device.type, votes.dtype, votes.shape[1:]
-        for kernel in [] if is_watched(tensors) else self.kernels:
+        if is_watched(tensors):  # the compiler would fail there, and not be asked again
+            backend = "eager"
+        for kernel in self.kernels:
             if allows(backend, kernel) and kernel.routes(*kind):
                 return keep_inputs(kernel.forward, tensors, options, kernel.backward, self.precise)
         on_cpu = votes.device.type == "cpu"

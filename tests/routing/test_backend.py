@@ -5,6 +5,7 @@ import warnings
 
 import pytest
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from capsnmt import routing
 from capsnmt.routing import backend, operator, simple
@@ -55,11 +56,14 @@ def test_auto_compiles_big_calls_of_training_only(compilations):
     assert compilations == ["simple_kernel"]
 
 
-def test_the_argument_chooses_and_recording_runs_eagerly(compilations):
+def test_the_argument_chooses_and_what_is_watched_runs_eagerly(compilations):
     train(random(2, 3, 4, 1), backend="eager")
     with routing.record_routing() as records:
         train(random(2, 3, 4, 1), backend="compiled")
     assert len(records) == 1
+    with FlopCounterMode(display=False):  # torch must see every operation
+        for name in ("auto", "compiled"):
+            train(random(2, 3, 4, 1), backend=name)
     assert compilations == []
     routing.simple_routing(random(1, 1, 1, 1), backend="compiled")
     assert compilations == ["simple_kernel"]
