@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from capsnmt.modules.autocast import autocast_dtype
-from capsnmt.routing.tracing import PLAIN, is_watched
+from capsnmt.routing.tracing import PLAIN, is_recorded, is_watched
 
 PRECISIONS = (torch.float32, torch.bfloat16)
 LARGE = 2**18
@@ -86,14 +86,15 @@ class PreparedLinear(nn.Linear):
     Its functions are private to torch: without them, for gradients, under autocast, and where torch
     must see each operation, it is ``nn.Linear``. A matrix is packed again after whatever may have
     changed it, and no more once its ``.data`` was taken. Who takes a parameter by its name finds
-    torch's own classes, which torch's ``nn.Parameter`` and parametrizations ask for.
+    torch's own classes, which torch's ``nn.Parameter`` and parametrizations ask for; so does who
+    looks for parametrizations, as ``quantize_dynamic`` before it asks for the class.
     """
 
     packed: Optional[Packed] = None
 
     def __getattr__(self, name: str) -> Any:
         """Return what torch's class has, which the map is from now on if it is a parameter."""
-        if name in self._parameters:
+        if name in self._parameters or name == "parametrizations":
             self.__dict__.pop("packed", None)
             self.__class__ = nn.Linear
             if type(self.weight) is Weight:
@@ -103,6 +104,8 @@ class PreparedLinear(nn.Linear):
     def forward(self, x: Tensor) -> Tensor:
         """Map rows ``[..., in]`` to ``[..., out]``, in the precision of the weights."""
         weight, bias = self._parameters["weight"], self._parameters["bias"]
+        if is_recorded():  # as torch's own class, the only one that make_fx knows
+            weight = self.weight
         x = x if x.dtype == weight.dtype else x.to(weight.dtype)
         known = weight.device.type == x.device.type == "cpu" and weight.dtype in PRECISIONS
         known = known and not torch.is_grad_enabled() and not getattr(weight, "is_exposed", False)

@@ -41,6 +41,11 @@ def is_transformed() -> bool:
     return forward_ad._current_level >= 0 or _transforms()
 
 
+def is_recorded() -> bool:
+    """Return whether ``make_fx`` records this call."""
+    return _mode(_keys.PROXY) is not None
+
+
 def is_followed(tensors: Sequence[Optional[Tensor]]) -> bool:
     """Return whether torch must derive from each operation on tensors, and know how by itself.
 
@@ -51,7 +56,7 @@ def is_followed(tensors: Sequence[Optional[Tensor]]) -> bool:
     return (
         is_traced()
         or is_transformed()
-        or _mode(_keys.PROXY) is not None
+        or is_recorded()
         or _mode(_keys.FAKE) is not None
         or any(
             type(x) not in PLAIN or _wraps(x) or not _has_memory(x)

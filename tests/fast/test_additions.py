@@ -18,6 +18,7 @@ from fairseq.tasks import FairseqTask
 from torch import Tensor, nn
 from torch.autograd import forward_ad
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.nn.utils.parametrize import type_before_parametrizations
 from torch.overrides import TorchFunctionMode
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -103,10 +104,7 @@ def linear_maps() -> nn.Module:
 
 
 def prepared_linear() -> nn.Module:
-    module = linear_maps()
-    for each in module:
-        each.__class__ = PreparedLinear
-    return module
+    return linear_maps().apply(prepare)
 
 
 MODULES: Dict[str, Callable[[], nn.Module]] = {
@@ -363,6 +361,8 @@ def test_a_copy_of_a_prepared_map_is_of_the_class_that_others_look_for() -> None
             assert {type(each) for each in copied} == {nn.Linear}
     weights = [parameter for parameter in module.parameters() if parameter.dim() == 2]
     assert not any(weight.is_exposed for weight in weights), "it is packed as before"
+    # of which quantize_dynamic(inplace=True) asks
+    assert {type_before_parametrizations(each) for each in module} == {nn.Linear}
 
 
 def test_whoever_takes_a_parameter_of_a_prepared_map_gets_torchs() -> None:
