@@ -7,9 +7,6 @@
 
 namespace {
 
-INLINE void put(float* target, vec x) { store(target, x); }
-INLINE void put(uint16_t* target, vec x) { narrow(target, x); }
-
 template <typename T>
 void softmax_of(T* scores, const int64_t* words, long rows, long size, float* nll, long threads) {
 #pragma omp parallel for num_threads(threads) if (threads > 1)
@@ -19,10 +16,10 @@ void softmax_of(T* scores, const int64_t* words, long rows, long size, float* nl
         float total = exponentials(x, size, shift, nullptr), part = 1 / total;
         nll[row] = log_of(vec{} + total)[0] + (shift - number(x + words[row]));
         long n = 0;
-        for (; n + W <= size; n += W) put(x + n, exp_of(load(x + n) - shift) * part);
+        for (; n + W <= size; n += W) store(x + n, exp_of(load(x + n) - shift) * part);
         for (; n < size; ++n) {
             T last[W];
-            put(last, exp_of(vec{} + (number(x + n) - shift)) * part);
+            store(last, exp_of(vec{} + (number(x + n) - shift)) * part);
             x[n] = last[0];
         }
     }

@@ -7,16 +7,20 @@
 
 namespace {
 
-template <int INPUTS, int WIDTH, bool ACTIVE>
-int em_forward_of(const Call& call) {
-    using Router = Em<INPUTS, WIDTH, ACTIVE>;
+template <class Router>
+int forward_of(const Call& call) {
     return for_tokens<Router>(
         call, false, [](Router& router, long token, long) { router.forward(token); });
 }
 
-template <int INPUTS, int WIDTH, bool ACTIVE>
+template <class Router>
+int backward_of(const Call& call) {
+    return for_tokens<Router>(
+        call, true, [](Router& router, long token, long) { router.backward(token); });
+}
+
+template <class Router>
 int em_backward_of(const Call& call) {
-    using Router = Em<INPUTS, WIDTH, ACTIVE>;
     long blocks = blocks_of(call), chunks = chunks_of(call);
     // Each chunk adds the gradients of the costs of its tokens, then the chunks are added.
     void* memory = nullptr;
@@ -36,38 +40,26 @@ int em_backward_of(const Call& call) {
     return failed;
 }
 
-template <int WIDTH, bool INVERTED>
-int agreement_forward_of(const Call& call) {
-    using Router = Agreement<WIDTH, INVERTED>;
-    return for_tokens<Router>(
-        call, false, [](Router& router, long token, long) { router.forward(token); });
-}
-
-template <int WIDTH, bool INVERTED>
-int agreement_backward_of(const Call& call) {
-    using Router = Agreement<WIDTH, INVERTED>;
-    return for_tokens<Router>(
-        call, true, [](Router& router, long token, long) { router.backward(token); });
-}
-
 }  // namespace
 
 // The loops over I are unrolled for 4 and 8 attention heads, as many as base and tiny models have.
-#define EM(function)                                                                             \
-    if (call->D > 1)                                                                             \
-        return call->activation ? function<0, 0, true>(*call) : function<0, 0, false>(*call);    \
-    if (call->activation) return function<0, 1, true>(*call);                                    \
-    if (call->I == 8) return function<8, 1, false>(*call);                                       \
-    if (call->I == 4) return function<4, 1, false>(*call);                                       \
-    return function<0, 1, false>(*call);
+#define EM(function)                                                                         \
+    if (call->D > 1)                                                                         \
+        return call->activation ? function<Em<0, 0, true>>(*call)                            \
+                                : function<Em<0, 0, false>>(*call);                          \
+    if (call->activation) return function<Em<0, 1, true>>(*call);                            \
+    if (call->I == 8) return function<Em<8, 1, false>>(*call);                               \
+    if (call->I == 4) return function<Em<4, 1, false>>(*call);                               \
+    return function<Em<0, 1, false>>(*call);
 
-extern "C" int em_forward(const Call* call) { EM(em_forward_of) }
+extern "C" int em_forward(const Call* call) { EM(forward_of) }
 extern "C" int em_backward(const Call* call) { EM(em_backward_of) }
 
-#define AGREEMENT(function, inverted) \
-    return call->D == 1 ? function<1, inverted>(*call) : function<0, inverted>(*call);
+#define AGREEMENT(function, inverted)                            \
+    return call->D == 1 ? function<Agreement<1, inverted>>(*call) \
+                        : function<Agreement<0, inverted>>(*call);
 
-extern "C" int agreement_forward(const Call* call) { AGREEMENT(agreement_forward_of, false) }
-extern "C" int agreement_backward(const Call* call) { AGREEMENT(agreement_backward_of, false) }
-extern "C" int inverted_forward(const Call* call) { AGREEMENT(agreement_forward_of, true) }
-extern "C" int inverted_backward(const Call* call) { AGREEMENT(agreement_backward_of, true) }
+extern "C" int agreement_forward(const Call* call) { AGREEMENT(forward_of, false) }
+extern "C" int agreement_backward(const Call* call) { AGREEMENT(backward_of, false) }
+extern "C" int inverted_forward(const Call* call) { AGREEMENT(forward_of, true) }
+extern "C" int inverted_backward(const Call* call) { AGREEMENT(backward_of, true) }

@@ -23,15 +23,6 @@ INLINE float fast_sum(vec x) { return sum(x); }
 INLINE vec larger(vec x, vec y) { return x > y ? x : y; }
 #endif
 
-INLINE vec load(const uint16_t* source) { return widen(source); }
-INLINE float number(const float* source) { return *source; }
-INLINE float number(const uint16_t* source) {
-    uint32_t bits = static_cast<uint32_t>(*source) << 16;
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
 template <typename T>
 float largest(const T* x, long size) {
     vec most = vec{} - __builtin_inff();

@@ -80,32 +80,16 @@ inline Tile tile_in_place(const void* tensor, long offset, long N) {
     return {const_cast<float*>(static_cast<const float*>(tensor)) + offset, N, W};
 }
 
-inline float widen_one(float x) { return x; }
-inline float widen_one(uint16_t x) {
-    uint32_t bits = uint32_t(x) << 16;
-    float wide;
-    memcpy(&wide, &bits, sizeof wide);
-    return wide;
-}
-inline void narrow_one(float* target, float x) { *target = x; }
-inline void narrow_one(uint16_t* target, float x) {
-    uint16_t all[W];
-    narrow(all, vec{} + x);
-    *target = all[0];
-}
-inline vec widen(const float* source) { return load(source); }
-inline void narrow(float* target, vec x) { store(target, x); }
-
 // Copy [I, N, D] into rows (i, d), and back.
 template <class Number>
 void copy_in(const Number* source, Tile tile, long I, long N, long D) {
     for (long i = 0; i < I; ++i, source += N * D) {
         long n = 0;
         if (D == 1)
-            for (; n + W <= N; n += W) tile.set(n / W, i, widen(source + n));
+            for (; n + W <= N; n += W) tile.set(n / W, i, load(source + n));
         for (; n < N; ++n)
             for (long d = 0; d < D; ++d)
-                tile.at(n / W, i * D + d)[n % W] = widen_one(source[n * D + d]);
+                tile.at(n / W, i * D + d)[n % W] = number(source + n * D + d);
     }
 }
 
@@ -114,10 +98,10 @@ void copy_out(Number* target, Tile tile, long I, long N, long D) {
     for (long i = 0; i < I; ++i, target += N * D) {
         long n = 0;
         if (D == 1)
-            for (; n + W <= N; n += W) narrow(target + n, tile.get(n / W, i));
+            for (; n + W <= N; n += W) store(target + n, tile.get(n / W, i));
         for (; n < N; ++n)
             for (long d = 0; d < D; ++d)
-                narrow_one(target + n * D + d, tile.at(n / W, i * D + d)[n % W]);
+                store_one(target + n * D + d, tile.at(n / W, i * D + d)[n % W]);
     }
 }
 

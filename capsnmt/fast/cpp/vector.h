@@ -99,17 +99,32 @@ INLINE vec log_of(vec x) {
 }
 
 // bfloat16, the upper half of a float: widened by a shift, rounded to the nearest even number.
-INLINE vec widen(const uint16_t* source) {
+INLINE vec load(const uint16_t* source) {
     hvec half;
     memcpy(&half, source, sizeof half);
     return (vec)(__builtin_convertvector(half, uvec) << 16);
 }
 
-INLINE void narrow(uint16_t* target, vec x) {
+INLINE void store(uint16_t* target, vec x) {
     uvec bits = (uvec)x;
     uvec rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
     hvec half = __builtin_convertvector(x == x ? rounded : uvec{} + 0x7fc0, hvec);
     memcpy(target, &half, sizeof half);
+}
+
+// One number alone.
+INLINE float number(const float* source) { return *source; }
+INLINE float number(const uint16_t* source) {
+    uint32_t bits = uint32_t(*source) << 16;
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+INLINE void store_one(float* target, float x) { *target = x; }
+INLINE void store_one(uint16_t* target, float x) {
+    uint16_t all[W];
+    store(all, vec{} + x);
+    *target = all[0];
 }
 
 }  // namespace
