@@ -124,6 +124,7 @@ def train(cfg: Any) -> None:
     parent = os.getppid() if "TORCHELASTIC_RUN_ID" in os.environ else None
 
     trained: List[Any] = []  # by the first process, unless it is to stop
+    unsaved: List[Any] = []  # the end of an epoch that --save-interval leaves out
 
     def validate_and_save(
         cfg: Any, trainer: Any, task: Any, epoch_itr: Any, subsets: List[str], end_of_epoch: bool
@@ -137,6 +138,9 @@ def train(cfg: Any) -> None:
         cause = 0 if ended else shared_cause(asked, trainer)
         if cause:
             checkpoint_utils.save_checkpoint(cfg.checkpoint, trainer, epoch_itr, None)
+        left = end_of_epoch and epoch_itr.epoch % cfg.checkpoint.save_interval
+        last = (cfg.checkpoint, trainer, epoch_itr, losses[0])
+        unsaved[:] = [last] if left and not (ended or cause) else []
         if not trainer.is_data_parallel_master:
             return losses, ended or bool(cause)
         trained[:] = [] if cause else [trainer]
@@ -159,6 +163,8 @@ def train(cfg: Any) -> None:
     )
     try:
         fairseq_train.main(cfg)
+        for last in unsaved:  # it was the last one, which a launch evaluates
+            checkpoint_utils.save_checkpoint(*last)
         for trainer in trained:  # the launcher need not load the checkpoint for these
             ended = {PARAMETERS: count_learned(trainer.get_model().state_dict())}
             logger.info(json.dumps({**ended, "updates": trainer.get_num_updates()}))

@@ -19,6 +19,7 @@ from tests.small_row import SMALL, arguments
 
 pytestmark = pytest.mark.system
 
+RARELY = ("--set", "train.save-interval-updates=1000")
 # Small files that every start writes again.
 REWRITTEN = ("config.json", "training.json", "commands.sh", "scores.json", "summary.json", ".lock")
 
@@ -65,11 +66,20 @@ def test_threads_that_no_flag_chose_are_known(
     assert training["threads"] == torch.get_num_threads()
 
 
-@pytest.mark.parametrize("more", [(), ("--set", "train.max-epoch=2")], ids=["over", "goes on"])
+@pytest.mark.parametrize(
+    "more",
+    [
+        (),
+        ("--set", "train.max-epoch=2"),
+        # fairseq saves no epoch but the third, and so not the last one
+        ("--set", "train.max-epoch=2", "--set", "train.save-interval=3", *RARELY),
+    ],
+    ids=["over", "goes on", "ends between two saves"],
+)
 def test_the_launcher_of_a_training_loads_one_checkpoint(
     more: Tuple[str, ...], launch: Launch, words: List[str], run: Path, monkeypatch: Any
 ) -> None:
-    """With Adam it is three times as large as the model."""
+    """With Adam it is three times as large as the model. The model is that of the last update."""
     loaded, load = [], torch.load
     monkeypatch.setattr(torch, "load", lambda *args, **by: loaded.append(0) or load(*args, **by))
     assert ("-- train: resuming at" in launch(*words, *more)) == bool(more)
