@@ -7,7 +7,13 @@ import shutil
 from pathlib import Path
 from typing import Any, Dict, Optional, Tuple
 
-from capsnmt.checkpoints.load import CheckpointError, DamagedError, check_finite, load_checkpoint
+from capsnmt.checkpoints.load import (
+    CheckpointError,
+    DamagedError,
+    check_finite,
+    in_group,
+    load_checkpoint,
+)
 from capsnmt.files import replacing
 
 LAST = "checkpoint_last.pt"  # fairseq's default of --restore-file, in --save-dir
@@ -34,13 +40,20 @@ def updates_of(state: Dict[str, Any], path: Path) -> int:
         ) from None
 
 
-def recover(folder: Path) -> Tuple[int, Optional[str]]:
+def place_of(state: Dict[str, Any], path: Path) -> Tuple[int, int]:
+    """Return how many updates a loaded checkpoint had, and how many epochs had begun."""
+    place = in_group((state.get("extra_state") or {}).get("train_iterator"))
+    next_one = not place.get("iterations_in_epoch")  # which has not begun
+    return updates_of(state, path), max(0, int(place.get("epoch") or 0) - next_one)
+
+
+def recover(folder: Path) -> Tuple[int, int, Optional[str]]:
     """Replace a ``checkpoint_last.pt`` that cannot be read by the one with the most updates.
 
     fairseq saves to a temporary file and renames it, but then *copies* it to
     ``checkpoint_last.pt``. A kill during the copy leaves a truncated file, which fairseq refuses to
-    load. It is renamed, not deleted. Return the updates of ``checkpoint_last.pt``, 0 without one,
-    and a sentence for the user if it was replaced or lost.
+    load. It is renamed, not deleted. Return the updates and epochs of ``checkpoint_last.pt``, 0
+    without one, and a sentence for the user if it was replaced or lost.
 
     **D**: only what fairseq's training saves by its names takes its place, and only with all that a
     training resumes from. An average, or the ``crash.pt`` of a training that diverged, does not.
@@ -48,7 +61,7 @@ def recover(folder: Path) -> Tuple[int, Optional[str]]:
     """
     last = folder / LAST
     try:
-        return num_updates(last), None
+        return (*place_of(load_checkpoint(last), last), None)
     except DamagedError:
         os.replace(last, last.with_name(f"{LAST}.damaged"))
         why = f"{LAST} was damaged"
@@ -57,25 +70,25 @@ def recover(folder: Path) -> Tuple[int, Optional[str]]:
             raise
         why = f"{LAST} is missing"
     others = sorted(folder.glob("*.pt"), key=_place, reverse=True)
-    updates, best, skipped = 0, None, []
+    most, best, skipped = (0, 0), None, []
     for path in others:
         try:
             if not SAVED.fullmatch(path.name):
                 raise CheckpointError(f"{path} is none of fairseq's names of checkpoints")
             if best is None or _place(path) == UNKNOWN:
                 found = resumable(path)
-                if found > updates:
-                    updates, best = found, path
+                if found > most:
+                    most, best = found, path
         except CheckpointError as error:
             skipped.append(str(error).replace(f"{folder}/", "").partition(";")[0])
     more = f" (not from: {', '.join(skipped)})" if skipped else ""
     if best is None:
         found_any = skipped or "damaged" in why
         starts = f"{why}, and nothing else can be resumed from: the training starts again{more}"
-        return 0, starts if found_any else None
+        return 0, 0, starts if found_any else None
     with replacing(last) as temporary:
         shutil.copyfile(best, temporary)
-    return updates, f"{why}: resuming from {best.name} at {updates:,} updates{more}"
+    return (*most, f"{why}: resuming from {best.name} at {most[0]:,} updates{more}")
 
 
 def _place(path: Path) -> Tuple[int, float]:
@@ -86,12 +99,12 @@ def _place(path: Path) -> Tuple[int, float]:
     return int(name["of"] or name["epoch"]), float(name["updates"] or math.inf)
 
 
-def resumable(path: Path) -> int:
-    """Return the updates of a checkpoint, if it has all that a training resumes from."""
+def resumable(path: Path) -> Tuple[int, int]:
+    """Return the place of a checkpoint, if it has all that a training resumes from."""
     state = load_checkpoint(path)
     if not state.get("last_optimizer_state"):
         raise CheckpointError(f"{path} has no state of the optimizer; it is a model alone")
     if "train_iterator" not in (state.get("extra_state") or {}):
         raise CheckpointError(f"{path} has no place in the data; it is a model alone")
     check_finite(state["model"], path)
-    return updates_of(state, path)
+    return place_of(state, path)

@@ -140,10 +140,9 @@ class _Execution:
         # D: without its last checkpoint, as users delete them to save space, a finished training
         # remains
         self.deleted = finished is not None and not self.folder.last_checkpoint.exists()
-        if finished is not None and self.deleted:
-            self.done = finished
-        else:
-            self.done, recovered = recover(self.folder.checkpoints)
+        self.done, self.epochs = finished or 0, 0
+        if not self.deleted:
+            self.done, self.epochs, recovered = recover(self.folder.checkpoints)
             if recovered:
                 print_line(f"warning: {recovered}")
         self.trained = self.continued() if self.done else None
@@ -208,11 +207,13 @@ class _Execution:
             raise ConfigurationError(
                 f"{self.folder} was trained with {key} {was}, not {new}; {fix}"
             )
-        if total is not None and done > total:
-            raise ConfigurationError(
-                f"{self.folder} already has {done:,} updates, more than the {total:,} asked for; "
-                f"give --set train.max-update={done} or more, or another --output"
-            )
+        epochs = int(config.settings.train.get("max-epoch") or 0)
+        for key, made, most in (("update", done, total), ("epoch", self.epochs, epochs)):
+            if most and made > most:
+                raise ConfigurationError(
+                    f"{self.folder} already has {made:,} {key}s, more than the {most:,} asked for; "
+                    f"give --set train.max-{key}={made} or more, or another --output"
+                )
         ends = [(old.settings.train.get(end), config.settings.train.get(end)) for end in ENDS]
         same_end = before.updates == done and all(was == new for was, new in ends)
         # fairseq makes one update too many when it resumes a finished training

@@ -173,7 +173,7 @@ def test_a_checkpoint_that_cannot_be_read_now_is_not_taken_for_damaged(
     with pytest.raises((CheckpointError, Stopped), match=expected):
         recover(tmp_path)
     monkeypatch.undo()
-    assert recover(tmp_path) == (3, None)
+    assert recover(tmp_path) == (3, 0, None)
 
 
 # --- where a stopped training resumes, whatever its folder holds
@@ -249,7 +249,7 @@ def test_a_training_resumes_from_the_most_updates_that_it_can(name: str, tmp_pat
         else:
             torch.save(content, path)
         os.utime(path, (place, place))
-    found, said = recover(tmp_path)
+    found, _, said = recover(tmp_path)
     assert found == updates
     assert (said is None) == (not words)
     assert all(word in str(said) for word in words), said

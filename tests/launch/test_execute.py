@@ -87,6 +87,9 @@ def test_the_launcher_of_a_training_loads_one_checkpoint(
     record = records.load(run / "training.json")
     assert record["updates"] == num_updates(run / "checkpoints" / "checkpoint_last.pt")
     assert record["parameters"] == count_parameters(run / "averaged.pt")
+    if more:
+        fewer = launch(*words, status=2)
+        assert "has 2 epochs, more than the 1 asked for; give --set train.max-epoch=2" in fewer
 
 
 def test_a_finished_training_whose_checkpoints_were_deleted_is_not_repeated(
