@@ -23,7 +23,7 @@ NAMES = {
     "last-updates": (r"checkpoint_\d+_(\d+)\.pt", "N", "the last N checkpoint_EPOCH_UPDATE.pt"),
     "last-epochs": (r"checkpoint(\d+)\.pt", "N", "the last N checkpointEPOCH.pt"),
     "best": (
-        r"checkpoint\.best_.+_(-?\d+\.\d+)\.pt",
+        r"checkpoint\.best_(.+)_(-?\d+\.\d+)\.pt",
         "K",
         "the best K checkpoint.best_METRIC_VALUE.pt",
     ),
@@ -37,9 +37,16 @@ def choose(folder: Path, kind: str, count: int) -> List[Path]:
 
     ``kind`` is a key of ``NAMES``.
     """
-    found = [(re.fullmatch(NAMES[kind][0], path.name), path) for path in folder.iterdir()]
-    ranked = sorted((float(match[1]), path) for match, path in found if match)
+    matches = ((re.fullmatch(NAMES[kind][0], path.name), path) for path in folder.iterdir())
+    found = [(match.groups(), path) for match, path in matches if match]
+    ranked = sorted((float(numbers[-1]), path) for numbers, path in found)
     if kind == "best" and ranked:
+        metrics = sorted({metric for (metric, _), _ in found})
+        if len(metrics) > 1:
+            raise ConfigurationError(
+                f"{folder} has the best by {' and by '.join(metrics)}; name the checkpoints of one "
+                f"in place of --best, as {folder}/checkpoint.best_{metrics[0]}_*.pt"
+            )
         from capsnmt.checkpoints.load import load_trained, settings_of
 
         if not settings_of(load_trained(ranked[0][1]))["maximize_best_checkpoint_metric"]:

@@ -199,6 +199,12 @@ class _Execution:
         has become.
         """
         done, total, config = self.done, self.run.settings.updates, self.run.config
+        for record in (self.folder.config, self.folder.training):
+            if not record.is_file():
+                raise ConfigurationError(
+                    f"{self.folder} has no {record.name}, which says how it was trained; restore "
+                    f"it, or delete the folder to train again"
+                )
         fix = "give another --name or --output, or delete the folder"
         old = self.folder.read_config()  # before the other record, which an older version lacks
         before = self.folder.read_training()
