@@ -326,6 +326,8 @@ class _Execution:
         print_line(f"   {training_step.update(self.run)}")
         request = self.folder.checkpoints / STOP_FILE
         request.parent.mkdir(parents=True, exist_ok=True)
+        if not done:  # what is there is of a training that has left nothing else
+            self.folder.train_log.unlink(missing_ok=True)
         with self.console() as console:
             progress = TrainingProgress(total, console)
             try:

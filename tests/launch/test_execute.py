@@ -122,7 +122,9 @@ def test_a_training_that_has_lost_its_record_is_refused_until_its_checkpoints_ar
     for lost in ("training.json", "config.json"):
         (run / lost).unlink()
     shutil.rmtree(run / "checkpoints")
+    (run / "train.log").write_text("of the training before\n", "utf-8")
     assert "-- train: 1,000 updates" in launch(*words)
+    assert "before" not in (run / "train.log").read_text("utf-8")
 
 
 def test_a_training_that_is_killed_may_have_had_too_little_memory(
