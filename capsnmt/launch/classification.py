@@ -79,11 +79,16 @@ def evaluation(run: Run) -> List[Step]:
 
 
 def check_settings(run: Run) -> None:
-    """Raise if a baseline is given, which has no effect."""
+    """Raise if a baseline is given, which has no effect, or no checkpoint would be the best."""
     baseline = run.config.baseline
     if baseline is not None:
         raise ConfigurationError(
             f"--baseline {baseline} has no effect on a sentence classifier; drop it"
+        )
+    if run.settings.train.get("disable-validation"):
+        raise ConfigurationError(
+            "train.disable-validation leaves no checkpoint that is the best, and that is the one "
+            "which is evaluated; drop it"
         )
 
 
