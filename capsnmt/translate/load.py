@@ -26,7 +26,7 @@ from capsnmt.checkpoints.load import (
     model_classes,
     settings_of,
 )
-from capsnmt.cli import ConfigurationError, require, shown
+from capsnmt.cli import ConfigurationError, require, say, shown
 from capsnmt.configurations import SENTENCE_TASKS
 from capsnmt.corpora.prepared import PreparedData
 from capsnmt.files import bundled_folder, sha256
@@ -97,6 +97,11 @@ def find_model(path: Path, folder: Optional[Path] = None) -> TrainedModel:
     run.check_dictionaries(data.binarised)
     generation, flags = {}, {**run.settings.generate}
     flags.pop("model-overrides", None)
+    if flags.pop("lm-path", None) is not None:
+        say(
+            f"warning: {path} was scored with the language model of generate.lm-path, which is not "
+            f"used here; the command in its commands.sh uses it"
+        )
     parser = ArgumentParser()  # a flag may have several names: --remove-bpe is post_process
     options.add_dataset_args(parser, gen=True)
     options.add_generation_args(parser)
