@@ -214,11 +214,11 @@ class _Execution:
                 f"{self.folder} was trained with {key} {was}, not {new}; {fix}"
             )
         epochs = int(config.settings.train.get("max-epoch") or 0)
-        for key, made, most in (("update", done, total), ("epoch", self.epochs, epochs)):
-            if most and made > most:
+        for key, has, most in (("update", done, total), ("epoch", self.epochs, epochs)):
+            if most and has > most:
                 raise ConfigurationError(
-                    f"{self.folder} already has {made:,} {key}s, more than the {most:,} asked for; "
-                    f"give --set train.max-{key}={made} or more, or another --output"
+                    f"{self.folder} already has {has:,} {key}s, more than the {most:,} asked for; "
+                    f"give --set train.max-{key}={has} or more, or another --output"
                 )
         ends = [(old.settings.train.get(end), config.settings.train.get(end)) for end in ENDS]
         same_end = before.updates == done and all(was == new for was, new in ends)
