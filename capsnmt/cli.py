@@ -97,13 +97,13 @@ def check_line(text: str, where: str) -> None:
 
 
 class OneLineParser(argparse.ArgumentParser):
-    """A parser that reports a bad flag in one line, and one that is given twice."""
+    """A parser that reports a bad flag in one line, and a list that is given twice."""
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
         self.given: Set[str] = set()
         self.register("type", Path, _path)
-        self.register("action", None, _StoreOnce)
+        self.register("action", None, _Store)
 
     def parse_known_args(self, *args: Any, **settings: Any) -> Any:
         """Parse as argparse does."""
@@ -115,12 +115,15 @@ class OneLineParser(argparse.ArgumentParser):
         raise ConfigurationError(f"{' '.join(message.split())} (--help lists the flags)")
 
 
-class _StoreOnce(argparse.Action):
-    """Store the value of a flag; argparse would take the last of several without a word."""
+class _Store(argparse.Action):
+    """Store the value of a flag; a list that is given twice is refused.
+
+    argparse would take the last without a word. **D**: of single values so do we, as commands do.
+    """
 
     def __call__(self, parser: Any, namespace: Any, value: Any, flag: Optional[str] = None) -> None:
-        if flag is not None and self.dest in parser.given:
-            parser.error(f"{flag} is given twice; give it once")
+        if flag is not None and isinstance(value, list) and self.dest in parser.given:
+            parser.error(f"{flag} is given twice; give all of it at once")
         parser.given.add(self.dest)
         setattr(namespace, self.dest, value)
 

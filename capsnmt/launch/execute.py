@@ -12,6 +12,7 @@ import signal
 import sys
 from contextlib import contextmanager
 from operator import attrgetter
+from pathlib import Path
 from typing import Any, Callable, ContextManager, Iterator, List, Optional, TextIO, Tuple
 
 import torch
@@ -199,14 +200,10 @@ class _Execution:
         has become.
         """
         done, total, config = self.done, self.run.settings.updates, self.run.config
-        for record in (self.folder.config, self.folder.training):
-            if not record.is_file():
-                raise ConfigurationError(
-                    f"{self.folder} has no {record.name}, which says how it was trained; restore "
-                    f"it, or delete the folder to train again"
-                )
         fix = "give another --name or --output, or delete the folder"
+        self.check_there(self.folder.config)
         old = self.folder.read_config()  # before the other record, which an older version lacks
+        self.check_there(self.folder.training)
         before = self.folder.read_training()
         now = self.describe(before.initial)
         for key, was, new in training_differences(old, config, before, now):
@@ -250,6 +247,14 @@ class _Execution:
         )
         here = () if was == becomes else (EarlierMachine(updates=self.done, **was),)
         return before.earlier + here
+
+    def check_there(self, record: Path) -> None:
+        """Raise if a record of the training is lost."""
+        if not record.is_file():
+            raise ConfigurationError(
+                f"{self.folder} has no {record.name}, which says how it was trained; restore it, "
+                f"or delete the folder to train again"
+            )
 
     def describe(self, initial: Optional[InitialModel]) -> TrainingRecord:
         """Return what the training is made with."""
