@@ -42,7 +42,7 @@ def tcmalloc() -> Dict[str, str]:
     """Return the variables with which a process has tcmalloc, where the system has it.
 
     Batches of many shapes leave holes in glibc's heap, which it searches for each large tensor;
-    tcmalloc joins what is free: a tiny Transformer trains 1.2 times as fast (docs/speed.md).
+    tcmalloc joins what is free: a tiny Transformer trains 1.3 times as fast (docs/speed.md).
 
     **D**: as above; and whoever sets ``LD_PRELOAD``, be it to nothing, decides alone.
     """

@@ -3,5 +3,4 @@
 #   [--dataset logical_inference|logical_inference_cpu] [--rows ROW,ROW|all] [--seeds 1,2,3] [--data DIR]
 #   [--output DIR] [--gpus N | --cpu [N]] [--slurm [PARTITION]] [--dry-run]
 set -euo pipefail
-[[ " $* " == *" --dataset"[\ =]* ]] || set -- --dataset logical_inference "$@"
-exec bash "$(dirname "$(readlink -f "$0")")/run_experiment.sh" "$@"
+exec bash "$(dirname "$(readlink -f "$0")")/run_experiment.sh" --dataset logical_inference "$@"

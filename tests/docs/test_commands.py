@@ -86,9 +86,8 @@ def runs(command: Command) -> List[str]:
         return ["capsnmt-prepare", *([] if recipe == "prepare" else [recipe]), *flags]
     if re.fullmatch(r"scripts/run_\w+\.sh", program):
         text = (REPO / program).read_text(encoding="utf-8")
-        dataset = re.search(r" --dataset ([\w-]+) \"\$@\"", text)
-        default = ["--dataset", dataset[1]] if dataset and "--dataset" not in flags else []
-        return ["capsnmt-run", *default, *flags] if dataset else []
+        dataset = re.search(r"\.sh\" --dataset ([\w-]+)", text)
+        return ["capsnmt-run", "--dataset", dataset[1], *flags] if dataset else []
     return []
 
 
