@@ -55,8 +55,12 @@ def tcmalloc() -> Dict[str, str]:
 
 @functools.cache
 def _tcmalloc_library() -> Optional[str]:
-    linux = sys.platform.startswith("linux")
-    return (find_library("tcmalloc_minimal") or find_library("tcmalloc")) if linux else None
+    if not sys.platform.startswith("linux"):
+        return None
+    try:
+        return find_library("tcmalloc_minimal") or find_library("tcmalloc")
+    except OSError:  # it lies in a folder with a space: Python and the loader cut its name there
+        return None
 
 
 def _malloc_is_tuned() -> bool:

@@ -3,6 +3,7 @@
 import logging
 import os
 import platform
+import shutil
 import threading
 from pathlib import Path
 from typing import Any, List
@@ -74,12 +75,16 @@ def test_a_run_on_a_cpu_has_the_tcmalloc_of_the_system_unless_one_is_chosen(tmp_
     name = "libtcmalloc_minimal.so"
     compiler = [os.environ.get("CXX", "c++"), "-shared", "-x", "c++", "/dev/null"]
     ran([*compiler, f"-Wl,-soname,{name}.4", "-o", tmp_path / name])
-    found = {"LD_LIBRARY_PATH": str(tmp_path), "LIBRARY_PATH": str(tmp_path)}
     given = [PYTHON, "-m", "capsnmt.launch", "--config", "multi30k/baseline", "--cpu", "--dry-run"]
-    for chosen in ({}, {"LD_PRELOAD": ""}):
+    with_space = tmp_path / "a folder"
+    with_space.mkdir()
+    shutil.copy(tmp_path / name, with_space)
+    for folder, chosen in ((".", {}), (".", {"LD_PRELOAD": ""}), (with_space, {})):
+        found = {"LD_LIBRARY_PATH": str(folder), "LIBRARY_PATH": str(folder)}
         done = ran([*given, "--output", tmp_path / "runs"], tmp_path, **found, **chosen)
         assert done.returncode == 0, done.stderr
-        assert (f"LD_PRELOAD={name}" in done.stdout) == (not chosen)
+        if folder == ".":
+            assert (f"LD_PRELOAD={name}" in done.stdout) == (not chosen)
 
 
 @pytest.mark.parametrize("main", [plan, translate])

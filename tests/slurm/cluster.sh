@@ -71,11 +71,17 @@ start() {
 }
 
 stop() {
-  local pid_file
+  local pid_file pids=()
   for pid_file in "$1"/slurmd.127.0.0.1.pid "$1"/slurmd.127.0.0.2.pid "$1"/slurmctld.pid "$1"/munge/pid; do
     if [ -f "$pid_file" ]; then
-      kill "$(cat "$pid_file")" 2>/dev/null || true
+      pids+=("$(cat "$pid_file")")
+      kill "${pids[-1]}" 2>/dev/null || true
     fi
+  done
+  # slurmctld saves its state in the end: who removes the folder would find files that were not there
+  for _ in $(seq 120); do
+    kill -0 "${pids[@]}" 2>/dev/null || return 0
+    sleep 0.5
   done
 }
 
