@@ -1,31 +1,21 @@
-"""The tables of ``docs/results.md`` and ``docs/results_archive.md``, and the figure of the archive.
-
-Those of the finished trainings are made from ``results/``, that of the others from the tables of
-its page and that of the speed.
-"""
+"""The tables of ``docs/results.md``, made from ``results/`` and the measured speeds."""
 
 import math
 import re
-import statistics
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Sequence, Tuple
+from typing import Dict, Iterator, List, Sequence, Tuple
 
 from capsnmt import records
 from capsnmt.evaluation.scores import MULTI_BLEU, Comparison, spread
 from capsnmt.evaluation.significance import corrected_together
 from capsnmt.pages.page import Markdown, Table
-from capsnmt.pages.plots import COLOURS, INK, figure_of
 from capsnmt.report.tables import difference_cell, interval_cell, p_cell
 from capsnmt.runs.finished import FinishedRun
 from scripts.results import COMPARISONS
 
 REPO = Path(__file__).parents[1]
-DOCS = REPO / "docs"
-ARCHIVE, SPEED = DOCS / "results_archive.md", DOCS / "speed_measurements.md"
+SPEED = REPO / "docs" / "speed_measurements.md"
 MAIN = "multi30k_lowercase"  # the data set of most rows, whose tables are apart
-TEST_SETS = ("test_2016_flickr", "test_2017_flickr")
-T_OF_THREE = 4.303  # 97.5% quantile of Student's t with two degrees of freedom
-LOWEST, HIGHEST = -5, 4.2  # BLEU; a row outside is named at the edge
 Rows = Dict[str, Dict[str, str]]  # row -> header of a column -> cell
 
 
@@ -35,23 +25,6 @@ def tables(text: str) -> Iterator[Tuple[str, Rows]]:
         cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in found.splitlines()]
         header, _, *lines = cells
         yield header[0], {line[0].strip("`"): dict(zip(header, line)) for line in lines}
-
-
-def differences() -> Dict[str, List[List[float]]]:
-    """Return row -> for both test sets, the difference in BLEU to its baseline of each seed."""
-    found = dict(tables(ARCHIVE.read_text("utf-8")))
-    by_seed = found["difference of seeds 1, 2, 3"]
-    rows = {
-        row: [[float(each.replace("−", "-")) for each in cells[x].split()] for x in TEST_SETS]
-        for row, cells in by_seed.items()
-    }
-    for title in ("seed 1, from scratch", "seed 1, from the baseline"):
-        (_, baseline), *others = found[title].items()
-        for row, cells in others:
-            if row not in rows:
-                columns = [f"{test_set} BLEU" for test_set in TEST_SETS]
-                rows[row] = [[round(float(cells[x]) - float(baseline[x]), 2)] for x in columns]
-    return rows
 
 
 def other_texts() -> str:
@@ -181,57 +154,3 @@ def differences_to_baseline(dataset: str = MAIN) -> str:
     ]
     header = ["row", "seeds", "test set", "Δ BLEU", "95%", "p", "p, Holm", "Δ chrF2", "95%", "p"]
     return f"{Table([*map(Markdown, header)], lines, numeric=3)}\n"
-
-
-def summary() -> str:
-    """Return the table of all rows: differences to the baseline, and speed."""
-    speed = dict(tables(SPEED.read_text("utf-8")))["row, updates per second"]
-
-    def cell(values: List[float]) -> str:
-        mean = f"{statistics.fmean(values):+.2f}"
-        ends = f" ({min(values):+.2f} to {max(values):+.2f})" if len(values) > 1 else ""
-        return f"{mean}{ends}".replace("-", "−")
-
-    lines = [
-        [
-            Markdown(f"`{row}`"),
-            len(both[0]),
-            *map(cell, both),
-            speed.get(row, {}).get("of the baseline", ""),
-        ]
-        for row, both in differences().items()
-    ]
-    header = ["row", "seeds", *(f"Δ BLEU {x}" for x in TEST_SETS), "speed"]
-    return f"{Table([*map(Markdown, header)], lines, numeric=1)}\n"
-
-
-def draw() -> Any:
-    """Draw the differences: a dot is a seed, a bar the 95% interval of the mean of three."""
-    rows = differences()
-    figure = figure_of(5.2)
-    for axes, place, test_set in zip(figure.subplots(1, 2, sharey=True), (0, 1), TEST_SETS):
-        axes.axvline(0, color=INK, linewidth=1)
-        for y, both in enumerate(rows.values()):
-            values = both[place]
-            mean, several = statistics.fmean(values), len(values) > 1
-            colour = COLOURS[0] if several else COLOURS[1]
-            if mean < LOWEST:
-                numbers = f"{min(values):.1f} to {max(values):.1f}".replace("-", "−")
-                axes.annotate(f"◀ {numbers}", (LOWEST + 0.1, y), color=colour, va="center")
-                continue
-            if several:
-                reach = T_OF_THREE * statistics.stdev(values) / len(values) ** 0.5
-                axes.errorbar(mean, y, xerr=reach, color=colour, capsize=4, linewidth=2)
-            style = "o" if several else "D"
-            axes.plot(values, [y] * len(values), style, color=colour, markersize=5)
-        axes.set_xlim(LOWEST, HIGHEST)
-        axes.set_title(test_set)
-        axes.grid(axis="x", alpha=0.2)
-    axes.set_yticks(range(len(rows)), rows)
-    axes.invert_yaxis()
-    label = "three seeds, with the 95% interval of their mean"
-    axes.plot([], [], "o-", color=COLOURS[0], markersize=5, label=label)
-    axes.plot([], [], "D", color=COLOURS[1], markersize=5, label="one seed")
-    figure.suptitle("difference in BLEU to the baseline of the same seed", fontsize="medium")
-    figure.legend(loc="outside lower center", ncols=2, frameon=False)
-    return figure

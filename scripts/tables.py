@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Make the tables of the documentation: of the rows' configurations, and of the results.
 
-    scripts/tables.py    # writes them into docs/, with the figure of the archive
+    scripts/tables.py    # writes them into docs/, with the figure of the results
 
 A page marks the place of a table by two lines; what is between them is replaced. The numbers of
 parameters are those of the papers' formulas, and a test compares the formulas with the models.
@@ -141,7 +141,6 @@ PAGES = {
         result_tables.costs,
         result_tables.other_texts,
     ],
-    result_tables.ARCHIVE: [result_tables.summary],
 }
 
 
@@ -166,17 +165,11 @@ def with_tables(page: Path) -> str:
 
 
 def main() -> None:
-    """Write the tables into the pages, and the figures beside them."""
+    """Write the tables into the pages, and the figure of the results beside them."""
     contents = {page: with_tables(page).encode("utf-8") for page in PAGES}
     with drawing():
-        for name, figure in (
-            ("evidence", result_tables.draw()),
-            (
-                "differences",
-                differences(corrected_together(result_tables.kept_comparisons(), "bleu")),
-            ),
-        ):
-            contents[DOCS / "figures" / f"{name}.png"] = images(figure)["png"]
+        figure = differences(corrected_together(result_tables.kept_comparisons(), "bleu"))
+        contents[DOCS / "figures" / "differences.png"] = images(figure)["png"]
     write_all(contents)
 
 
