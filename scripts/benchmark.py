@@ -5,7 +5,7 @@ Stock and ours take turns in one process, on the same batch, so that other load 
 on both. A table has the median over the repeats of ``stock time / our time`` (1 is as fast as
 stock, below 1 is slower), and the extremes.
 
-    scripts/benchmark.py --json report.json    # every row of the papers, with the papers' ratios
+    scripts/benchmark.py    # every row of the papers, with the papers' ratios
     scripts/benchmark.py --paper li2019 duan2020 --phases train decode
     scripts/benchmark.py --rows wmt14_en_de/li2019_em_enc_self --size big --device cuda --dtype fp16
     scripts/benchmark.py --system "T = 1: --arch transformer_em_routing --routing-iterations 1"
@@ -15,8 +15,7 @@ stock, below 1 is slower), and the extremes.
 
 --end-to-end compares the words per second of complete trainings, each in its own process.
 
-All rows take hours on a CPU. With --json each row is written as soon as it is measured, and the
-same command continues after the rows in the file.
+All rows take hours on a CPU. Each is printed as soon as it is measured; --rows measures the others.
 
 The *floor* of a model is the same model with routing replaced by the mean of the votes: the price
 of the network that makes the votes. The difference between floor and row is routing itself. The
@@ -27,8 +26,10 @@ that is bound by arithmetic, whatever the implementation.
 import argparse
 import dataclasses
 import sys
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
-from typing import List, Optional, Sequence
+from typing import Dict, List, Optional, Sequence
 
 import torch
 from torch.utils.benchmark import timer
@@ -39,9 +40,9 @@ from capsnmt.cli import ConfigurationError, at_least, positive
 from capsnmt.launch.train import peak_memory
 from scripts import harness
 from scripts.benchmark_end_to_end import compare_trainings, output_of
-from scripts.benchmark_report import PhaseResult, Report, Result, describe_machine, tables
+from scripts.benchmark_report import PhaseResult, Result, cells, describe_machine, titles
 from scripts.benchmark_systems import System, different_rows, row_key, system_of
-from scripts.harness import Ratio, medians, take_turns
+from scripts.harness import Ratio, line, medians, take_turns
 from scripts.paper_rows import PAPERS, SUFFIXES, load_rows
 from scripts.workload import (
     PHASES,
@@ -101,16 +102,17 @@ def compare(
     )
 
 
-def measure(system: System, args: argparse.Namespace, report: Report) -> Result:
-    """Measure everything about one system."""
+def measure(system: System, args: argparse.Namespace, of_stock: Dict[str, float]) -> Result:
+    """Measure everything about one system; ``of_stock`` has the peaks of stock models by flags."""
     setup = setup_of(args)
     memory = {}
     if args.end_to_end:
         phases = {"train": compare_trainings(system, args, setup)}
     else:
         if not args.no_memory:
-            known = report.stock_memory(system.stock)
-            memory["stock"] = training_memory(system.stock, args) if known is None else known
+            if system.stock not in of_stock:
+                of_stock[system.stock] = training_memory(system.stock, args)
+            memory["stock"] = of_stock[system.stock]
             memory["ours"] = training_memory(system.flags, args)
         phases = {
             phase: compare(system, phase, setup, args.repeats, args.warmup, not args.no_floor)
@@ -163,7 +165,6 @@ def parse_arguments(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
     add("--updates", type=positive, default=100, help="of each of these trainings (default 100)")
     add("--no-floor", action="store_true", help="do not measure the mean of the votes")
     add("--no-memory", action="store_true", help="do not measure the peak memory")
-    add("--json", type=Path, metavar="FILE", help="also write every number there, row by row")
     add("--peak-memory-of", help=argparse.SUPPRESS)
     args = harness.parse_arguments(parser, argv)
     for system in args.system:
@@ -185,7 +186,7 @@ def setup_of(args: argparse.Namespace) -> Setup:
 
 
 def main(argv: Optional[Sequence[str]] = None) -> None:
-    """Measure and print the tables."""
+    """Measure, and print each line of the tables as it is known."""
     args = parse_arguments(argv)
     harness.use_threads(args)
     if args.peak_memory_of:  # `training_memory` has started this process
@@ -193,15 +194,13 @@ def main(argv: Optional[Sequence[str]] = None) -> None:
         print(peak_memory(torch.device(args.device)))
         return
     systems = chosen_systems(args)
-    report = Report(args)
-    print(f"{describe_machine(args)}\n", flush=True)
-    for number, system in enumerate(systems, start=1):
-        known = report.holds(system)
-        if not known:
-            report.add(measure(system, args, report))
-        did = "already measured" if known else "measured"
-        print(f"{did} {number}/{len(systems)}: {system.name}", file=sys.stderr, flush=True)
-    print(tables([report.results[system.name] for system in systems], args.phases))
+    print(describe_machine(args))
+    peaks: Dict[str, float] = {}
+    for paper, group in groupby(systems, attrgetter("paper")):
+        title = PAPERS.get(paper, paper) or "Other systems"
+        print(f"\n### {title}\n\n{titles(args.phases)}", flush=True)
+        for system in group:
+            print(line(cells(measure(system, args, peaks), args.phases)), flush=True)
 
 
 if __name__ == "__main__":

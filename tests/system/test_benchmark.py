@@ -15,7 +15,8 @@ from fairseq import utils
 from fairseq.trainer import Trainer
 
 from scripts import benchmark, benchmark_end_to_end, check_gpu, workload
-from scripts.benchmark_systems import system_of
+from scripts.benchmark_report import Result
+from scripts.benchmark_systems import System, system_of
 from scripts.paper_rows import PLAIN, load_rows
 from tests.commands import TINY as SMALL
 from tests.commands import command
@@ -33,38 +34,42 @@ OFF, HEADS = "wmt14_en_de/baseline", "wmt14_en_de/li2019_em_enc_self"
 SETUP = benchmark.setup_of(benchmark.parse_arguments(TINY))
 
 
-def read(path: Path) -> Dict[str, Dict[str, Any]]:
-    return {row["system"]["name"]: row for row in json.loads(path.read_text("utf-8"))["results"]}
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch) -> Dict[str, Result]:
+    """What the benchmark has measured, by the names of the systems."""
+    found: Dict[str, Result] = {}
+    measure = benchmark.measure
+
+    def measuring(system: System, *given: Any) -> Result:
+        return found.setdefault(system.name, measure(system, *given))
+
+    monkeypatch.setattr(benchmark, "measure", measuring)
+    return found
 
 
-@pytest.mark.nightly  # with every commit the tests below check work, floors and reports
+@pytest.mark.nightly  # with every commit the tests below check work and floors
 def test_every_phase_of_stock_ours_and_the_floor_is_measured(
-    tmp_path: Path, capsys: pytest.CaptureFixture
+    measured: Dict[str, Result], capsys: pytest.CaptureFixture
 ) -> None:
-    path = tmp_path / "report.json"
     names = [OFF, HEADS]
-    benchmark.main([*TINY, "--rows", *names, "--no-memory", "--json", str(path)])
-    rows = read(path)
-    assert list(rows) == names
-    assert rows[OFF]["extra_parameters"] == 0
-    assert rows[HEADS]["extra_parameters"] == 3 * (4 * 128**2 + 4 * 128 + 2 * 128)
-    for name, row in rows.items():
+    benchmark.main([*TINY, "--rows", *names, "--no-memory"])
+    assert list(measured) == names
+    assert measured[OFF].extra_parameters == 0
+    assert measured[HEADS].extra_parameters == 3 * (4 * 128**2 + 4 * 128 + 2 * 128)
+    for name, row in measured.items():
         floor = {"floor"} if name == HEADS else set()
         for phase in workload.PHASES:
-            assert set(row["phases"][phase]["seconds"]) == {"stock", "ours"} | floor
-            ratio = row["phases"][phase]["ours"]
-            assert 0 < ratio["low"] <= ratio["median"] <= ratio["high"]
-            work = row["phases"][phase]["work"]
+            found = row.phases[phase]
+            assert set(found.seconds) == {"stock", "ours"} | floor
+            assert 0 < found.ours.low <= found.ours.median <= found.ours.high
             # our search makes the keys of a sentence once, and not for each hypothesis
             most = 1.1 if phase == "decode" else 1.01
-            assert (0.99 if name == OFF else 0.2) < work < most
+            assert (0.99 if name == OFF else 0.2) < found.work < most
     printed = capsys.readouterr().out
     assert "### Li et al. 2019" in printed
     (line,) = [line for line in printed.splitlines() if line.startswith(f"| {HEADS} |")]
     assert "| 0.62 |" in line  # the paper's 1.20 / 1.92 steps a second
     assert "| 0.99 |" in line
-    benchmark.main([*TINY, "--rows", *names, "--no-memory", "--json", str(path)])
-    assert capsys.readouterr().out == printed, "the file has every number of the tables"
 
 
 @pytest.mark.parametrize(
@@ -243,7 +248,7 @@ def test_a_row_is_compared_with_stock_of_its_size_and_its_baselines_heads() -> N
 
 
 def test_complete_trainings_of_stock_and_ours_take_turns(
-    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, measured: Dict[str, Result]
 ) -> None:
     """Their speed is all words over all seconds of the second half."""
     windows = [
@@ -268,7 +273,7 @@ def test_complete_trainings_of_stock_and_ours_take_turns(
         [
             *("--end-to-end", str(corpus / "bin"), "--updates", "4", "--repeats", "1"),
             *("--tokens", "64", "--length", "8", "--vocabulary", "40", "--device", "cpu"),
-            *("--size", "tiny", "--threads", "1", "--json", "report.json"),
+            *("--size", "tiny", "--threads", "1"),
             *("--system", f"ours: --arch {PLAIN}_tiny --optimizer fused_adam"),
         ]
     )
@@ -277,6 +282,6 @@ def test_complete_trainings_of_stock_and_ours_take_turns(
     assert "--user-dir" not in stock
     assert {"transformer", "adam"} <= {*stock}
     assert {"--user-dir", f"{PLAIN}_tiny", "fused_adam"} <= {*ours}
-    phase = read(tmp_path / "report.json")["ours"]["phases"]["train"]
-    speeds = phase["tokens_per_second"]
-    assert phase["ours"]["median"] == speeds["ours"] / speeds["stock"]
+    phase = measured["ours"].phases["train"]
+    speeds = phase.tokens_per_second
+    assert phase.ours.median == speeds["ours"] / speeds["stock"]

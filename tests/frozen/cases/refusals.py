@@ -80,7 +80,6 @@ def spoilt(folder: Path) -> None:
     }.items():
         numbered = (f"{kind}-{number}\t-1\ta\n" for kind, number in ids.split())
         (folder / name).write_text("".join(numbered), "utf-8")
-    (folder / "results.json").write_text('{"settings": {}, "results": [3]}', "utf-8")
     (folder / "tiny.yaml").write_text(SMALL, "utf-8")
     for name, rate in (("one", "0.1"), ("two", "0.2")):
         (folder / name).mkdir()
