@@ -1,11 +1,9 @@
 #!/usr/bin/env bash
 # The demo: from nothing to a report and an analysis of the Transformer and EM head routing.
-#   scripts/demo.sh [--pair en-de|es-en|en-vi|zh-en] [--minutes N | --max-update N]
-#                   [--output DIR] [--seed S] [--dry-run]
+#   scripts/demo.sh [--pair en-de|es-en|en-vi|zh-en] [--max-update N] [--output DIR] [--seed S] [--dry-run]
 #   scripts/demo.sh --quick [--max-update N] [--output DIR] [--seed S] [--dry-run]
 # --pair        languages (default en-de); the corpus is built from message catalogues
 # --max-update  updates of each system (default 1200)
-# --minutes     the updates that two cores make for both systems in N minutes
 # --quick       thirty seconds instead: the task is to reverse words, the loss ends near zero, and there
 #               is a report, but no analysis
 # --output      the folder for everything (default outputs/demo-PAIR, outputs/demo-quick); --seed
@@ -17,18 +15,16 @@ self=$(readlink -f "$0")
 # shellcheck source=scripts/venv.sh
 . "${self%/*}/venv.sh"
 
-# D: a fixed number of updates, also for --minutes, and not a time limit: the same flags are the same
-# experiment on every machine, up to the rounding of bf16, which only some have, and a second start knows
-# when it is done. Measured: 1,200 updates of both systems, side by side, in 6 min 30 s on two cores of a
-# shared Intel Xeon (2026-11-23).
-updates_per_minute=180
+# D: a fixed number of updates, and not a time limit: the same flags are the same experiment on every machine,
+# up to the rounding of bf16, which only some have, and a second start knows when it is done. Measured: 1,200
+# updates of both systems, side by side, in 6 min 30 s on two cores of a shared Intel Xeon (2026-11-23).
 averaged=5
 
 helps "$self" "$@"
-pair="" minutes="" max_update="" output="" seed=1 quick="" dry_run=""
-parse "--quick --pair= --minutes= --max-update= --output= --seed= --dry-run" "$@"
+pair="" max_update="" output="" seed=1 quick="" dry_run=""
+parse "--quick --pair= --max-update= --output= --seed= --dry-run" "$@"
 
-[ -z "$quick" ] || [ -z "$pair$minutes" ] || die "--quick excludes --pair and --minutes; leave them out"
+[ -z "$quick" ] || [ -z "$pair" ] || die "--quick excludes --pair; leave it out"
 name=${pair:-en-de} configs=demo updates=1200
 [ -z "$quick" ] || name=quick
 case $name in
@@ -41,11 +37,6 @@ case $name in
 esac
 pair=${pair:-$name}
 number --seed "$seed" 1
-[ -z "$minutes" ] || [ -z "$max_update" ] || die "--minutes and --max-update exclude each other; give one"
-if [ "$minutes" ]; then
-  number --minutes "$minutes" 1 1000000
-  max_update=$((10#$minutes * updates_per_minute))
-fi
 max_update=${max_update:-$updates}
 # The average needs its checkpoints.
 number --max-update "$max_update" "$averaged"

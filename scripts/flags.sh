@@ -41,10 +41,10 @@ parse() {
   done
 }
 
-# number FLAG VALUE [LEAST [MOST]] : ends with an error unless VALUE is an integer, LEAST (default 1) to MOST
+# number FLAG VALUE [LEAST] : ends with an error unless VALUE is an integer of at least LEAST (default 1)
 number() {
-  if ! [[ $2 =~ ^[[:digit:]]{1,9}$ ]] || ((10#$2 < ${3:-1} || 10#$2 > ${4:-999999999})); then
-    die "$1 is $2; give a whole number, ${3:-1} ${4:+to }${4:-or more}"
+  if ! [[ $2 =~ ^[[:digit:]]{1,9}$ ]] || ((10#$2 < ${3:-1})); then
+    die "$1 is $2; give a whole number, ${3:-1} or more"
   fi
 }
 

@@ -3,7 +3,7 @@
 # Multi30k are tested against the baseline with the same seed, and analysed.
 #   scripts/run_evidence.sh [--dataset multi30k|logical_inference] [--recipe published] [--gpu]
 #                           [--seeds S,S,...] [--max-update N] [--data DIR] [--output DIR] [--jobs N]
-#                           [--threads N] [--minutes N] [--list] [--dry-run]
+#                           [--threads N] [--dry-run]
 # --dataset     default multi30k
 # --recipe      published: lower-cased Multi30k as Wu et al. (2021) trained on it, to the end, three seeds
 #               of a row after the other; each finished run leaves its log, curve, translations and scores
@@ -19,10 +19,9 @@
 #               and _gpu for these)
 # --jobs        trainings at the same time (default: one per core, with --gpu 8)
 # --threads     threads of a training on the CPU (default 1)
-# --minutes     stop after N minutes, with a checkpoint of every training
-# --list        say how far every training is, and start none
 # --dry-run     print the commands and run nothing
-# Complete runs are skipped and trainings resume: repeat the same command to continue.
+# Complete runs are skipped and trainings resume: repeat the same command to continue. A signal to stop, as of timeout
+# 3600 before the command, leaves a checkpoint of every training; python -m scripts.results OUTPUT says how far they are.
 set -euo pipefail
 self=$(readlink -f "$0")
 # shellcheck source=scripts/python.sh
@@ -31,18 +30,14 @@ self=$(readlink -f "$0")
 . "$root/scripts/flags.sh"
 helps "$self" "$@"
 
-words=("$@") dataset=multi30k recipe="" gpu="" seeds=1,2,3 max_update="" data="" output="" jobs=""
-threads=1 minutes="" list="" dry_run=""
-parse "--dataset= --recipe= --gpu --seeds= --max-update= --data= --output= --jobs= --threads= --minutes= --list --dry-run" "$@"
+dataset=multi30k recipe="" gpu="" seeds=1,2,3 max_update="" data="" output="" jobs="" threads=1 dry_run=""
+parse "--dataset= --recipe= --gpu --seeds= --max-update= --data= --output= --jobs= --threads= --dry-run" "$@"
 [[ $seeds =~ ^[[:digit:]]+(,[[:digit:]]+)*$ ]] || die "--seeds is $seeds; give whole numbers separated by commas"
 [ -z "$data" ] || [ -d "$data" ] || die "--data $data is no folder; check the path"
-for flag in ${jobs:+jobs} threads ${max_update:+max-update} ${minutes:+minutes}; do
+for flag in ${jobs:+jobs} threads ${max_update:+max-update}; do
   variable=${flag//-/_}
   number "--$flag" "${!variable}"
 done
-if [ "$minutes" ] && [ -z "${dry_run}${list}${TIMED:-}" ]; then
-  exec env TIMED=yes timeout --signal=TERM $((10#$minutes * 60)) bash "$self" "${words[@]}"
-fi
 
 case $dataset:$recipe in
   multi30k:published)
@@ -128,18 +123,6 @@ all() {
 }
 
 first=${seeds%%,*}
-if [ "$list" ]; then
-  [ ! -d "$output" ] || show "$PYTHON" -m scripts.results "$output"
-  late_row=${late:+output_disagreement_late}
-  for row in baseline "${several[@]}" "${others[@]}" $late_row; do
-    of_row=$seeds
-    [[ $gpu || " ${others[*]} $late_row " != *" $row "* ]] || of_row=$first
-    for seed in ${of_row//,/ }; do
-      [ -e "$output/$row/seed-$seed" ] || echo "$row, seed $seed: not started"
-    done
-  done
-  exit
-fi
 if [ "$recipe" ]; then # a machine that is lost costs one row
   for row in baseline "${several[@]}"; do
     launch "$row" "$seeds"

@@ -1,14 +1,11 @@
-"""The scripts: what they print would start, and how a launch of theirs ends.
+"""The scripts: the commands that they print would start.
 
 Their plans and refusals are recorded: tests/frozen/golden/plan_scripts.txt and refusals.txt.
 """
 
-import os
 import shlex
-import shutil
 import subprocess
 from collections import Counter
-from pathlib import Path
 from typing import List
 
 import pytest
@@ -21,7 +18,7 @@ from capsnmt.launch.run import Run
 from capsnmt.report import __main__ as report
 from capsnmt.runs.records import Device
 from tests.frozen.cases.plans import SCRIPTS
-from tests.interpreter import executable, ran
+from tests.interpreter import ran
 from tests.support import REPO
 
 pytestmark = pytest.mark.system
@@ -77,41 +74,3 @@ def test_any_budget_of_the_demo_leaves_the_checkpoints_that_are_averaged(
         saved = updates // int(run.settings.train["save-interval-updates"] or 0)
         assert saved >= (run.settings.average.get("last-updates") or 0)
         assert run.settings.updates == updates
-
-
-def test_the_list_of_the_evidence_says_how_far_each_training_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PYTHON", "false")  # a user's own is not that of the tests
-    run = tmp_path / "baseline" / "seed-1"
-    run.mkdir(parents=True)
-    config = '{"version": 2, "row": "baseline", "seed": 1, "data": "data", "settings": {}}'
-    (run / "config.json").write_text(config, "utf-8")
-    (run / "train.log").write_text('{"loss": "8", "num_updates": "1200"}\n', "utf-8")
-    listed = script("run_evidence.sh", "--seeds", "1,2", "--list", "--output", tmp_path)
-    assert listed.returncode == 0, listed.stderr
-    first, *others = listed.stdout.splitlines()
-    assert first == "baseline, seed 1: at update 1,200"
-    assert all(line.endswith(": not started") for line in others)
-
-
-def test_the_time_limit_of_the_evidence_stops_the_launch(tmp_path: Path) -> None:
-    stub = executable(  # an interpreter that says how it ends
-        tmp_path / "python",
-        '#!/usr/bin/env bash\n[ "$1" != -c ] || exit 0\n'
-        'cd "${0%/*}"\n'
-        "trap 'echo saved >>calls; exit 143' TERM\n"
-        "touch ready\nsleep 300 & wait\n",
-    )
-    # the minute is over as soon as the interpreter can be stopped
-    executable(
-        tmp_path / "timeout",
-        '#!/usr/bin/env bash\n[ "$2" = 60 ] || exit\n'
-        f'{shutil.which("timeout")} "$1" 300 "${{@:3}}" & limit=$!\n'
-        'for _ in $(seq 2400); do [ -e "${0%/*}/ready" ] && break; sleep 0.1; done\n'
-        'kill -ALRM "$limit"; wait "$limit"\n',
-    )
-    variables = {"PYTHON": str(stub), "PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    flags = ("--minutes", "1", "--output", tmp_path / "out")
-    assert script("run_evidence.sh", *flags, **variables).returncode == 124
-    assert (tmp_path / "calls").read_text("utf-8") == "saved\n"
