@@ -25,15 +25,13 @@ def mean_cell(value: Optional[Spread]) -> str:
     return f"{value.mean:.2f}" + ("" if value.std is None else f" ± {value.std:.2f}")
 
 
-def difference_cell(difference: Optional[float], metric: str = "bleu") -> str:
-    """Return a difference with its sign; a dash without a value.
+def difference_cell(difference: float) -> str:
+    """Return a difference with its sign.
 
-    >>> difference_cell(0.5), difference_cell(-1), difference_cell(-0.01, "COMET")
-    ('+0.50', '−1.00', '−0.0100')
+    >>> difference_cell(0.5), difference_cell(-1)
+    ('+0.50', '−1.00')
     """
-    if difference is None:
-        return NONE
-    return f"{difference:+.{digits(metric)}f}".replace("-", MINUS)
+    return f"{difference:+.2f}".replace("-", MINUS)
 
 
 def p_cell(p_value: Optional[float]) -> str:
@@ -84,11 +82,9 @@ def results(
     return Table(header, lines, numeric=1)
 
 
-def interval_cell(interval: Optional[Tuple[float, float]], metric: str = "bleu") -> str:
+def interval_cell(interval: Optional[Tuple[float, float]]) -> str:
     """Return an interval of a difference; a dash without one."""
-    if interval is None:
-        return NONE
-    return " to ".join(difference_cell(end, metric) for end in interval)
+    return NONE if interval is None else " to ".join(map(difference_cell, interval))
 
 
 def comparisons(found: Mapping[str, Mapping[str, Compared]]) -> Table:
@@ -107,8 +103,8 @@ def comparisons(found: Mapping[str, Mapping[str, Compared]]) -> Table:
                         f"{each.system} {MINUS} {each.baseline}",
                         METRICS.get(metric, metric),
                         " and ".join(map(str, dict.fromkeys(each.seeds))),
-                        difference_cell(each.delta, metric) + each.mark,
-                        interval_cell(each.interval, metric),
+                        difference_cell(each.delta) + each.mark,
+                        interval_cell(each.interval),
                         *map(p_cell, (*p_values, *alone)),
                     ]
                 )
@@ -124,23 +120,6 @@ def scores(runs: Runs, test_set: str, metrics: Mapping[str, str]) -> Table:
         for name, run in runs.items()
     ]
     return Table(["system", *metrics.values()], lines, numeric=1)
-
-
-def differences(runs: Runs, test_set: str, metrics: Mapping[str, str]) -> Table:
-    """Return the difference of every tested run to its baseline, by each metric, with p."""
-    header = ["difference"]
-    for metric in metrics.values():
-        header += [f"Δ {metric}", "p"]
-    lines: List[List[str]] = []
-    for name, run in runs.items():
-        test, output = run.scores[test_set].test, run.output(test_set)
-        if test is not None and test.baseline != run.row:
-            line = [f"{name} {MINUS} {test.baseline}"]
-            for key in metrics:
-                found = output.scores[key]
-                line += [difference_cell(found.delta, key), p_cell(found.p_value)]
-            lines.append([*line, p_cell(output.sign_test.p_value if output.sign_test else None)])
-    return Table([*header, "p of the sign test"], lines, numeric=1)
 
 
 def by_category(means: Means, labels: Sequence[str]) -> Table:

@@ -41,7 +41,6 @@ def translation(runs: Sequence[FinishedRun], sample_count: int) -> Tuple[Dict[st
     settings, manifest = runs[0].settings, PreparedData(runs[0].data).read_manifest()
     curves = {row.name: [run.curve for run in row.runs] for row in rows}
     figures: Figures = {"learning_curve": functools.partial(learning_curves, curves)}
-    scored = [each for run in runs for each in run.scores.values()]
     updates = [run.curve.updates for run in runs]
     values: Dict[str, Any] = {
         "title": f"{settings.dataset or 'Experiment'}, {' to '.join(settings.languages)}",
@@ -50,7 +49,6 @@ def translation(runs: Sequence[FinishedRun], sample_count: int) -> Tuple[Dict[st
         "penalised": any("disagreement" in run.settings.train for run in runs),
         "updates": [f"{n:,}" for n in sorted({min(updates), max(updates)})],
         "different": list(incomparable(rows)),
-        "tests": sorted({each.test.in_words for each in scored if each.test}),
         "sweeps": [_sweep(x, name, figures) for x in find_sweeps(runs) for name in test_sets],
         "test_sets": [_test_set(name, rows, named, figures) for name in test_sets],
         "training": tables.training(named),
@@ -108,9 +106,8 @@ def _test_set(
 ) -> Dict[str, Any]:
     """Return the values of one test set, and add its figure."""
     outputs = [run.output(name) for run in runs.values()]
-    metrics = common_metrics(outputs)
     kinds = [kind for kind in COMPARABLE if all(kind in output.scores for output in outputs)]
-    shown = {**metrics, **dict(zip(kinds, kinds))}
+    shown = {**common_metrics(outputs), **dict(zip(kinds, kinds))}
     evaluation = rows[0].runs[0].scores[name]
     several = f", {len(evaluation.references)} references" if evaluation.references else ""
     unit, counts = source_lengths(rows, name) or ("", {})
@@ -131,7 +128,6 @@ def _test_set(
             (label, COMPARABLE.get(key), map(code, signatures(runs.values(), name, key)))
             for key, label in shown.items()
         ],
-        "differences": tables.differences(runs, name, metrics),
         "unit": unit,
         "lengths": replace(
             lengths, rows=[["sentences", *(f"{n:,}" for n in counts.values())], *lengths.rows]
