@@ -6,12 +6,10 @@ from functools import partial
 from pathlib import Path
 from typing import List
 
-from capsnmt.cli import OneLineParser, at_least, command, require, say
+from capsnmt.cli import OneLineParser, at_least, command, require
 from capsnmt.configurations import SENTENCE_TASKS
 
 TEMPLATE = Path(__file__).with_name("report.md.j2")
-# what a report may draw
-FIGURES = ("bleu_by_length-*", "differences", "learning_curve", "logical_inference", "sweep-*")
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -72,9 +70,6 @@ def main(argv: List[str]) -> None:
         values[part], drawn = describe(chosen) if chosen else (None, {})
         figures.update(drawn)
     page = write_page(TEMPLATE, args.output, values, figures, {"scores.csv": scores_csv(runs)})
-    for left in sorted(path for name in FIGURES for path in args.output.glob(f"{name}.png")):
-        if left.stem not in figures:
-            say(f"warning: {left} and .svg, if it is there, are of an earlier report; delete them")
     print(f"report: {page} and {page.with_suffix('.md')}")
 
 

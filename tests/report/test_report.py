@@ -12,7 +12,6 @@ import shutil
 from pathlib import Path
 from random import Random
 from typing import Any, Callable, Dict, List, Sequence
-from unittest.mock import patch
 
 import pytest
 
@@ -197,20 +196,6 @@ def test_an_analysis_is_linked_if_it_is_of_one_of_the_models(
     both[1].model.write_text("trained again", "utf-8")
     assert analysis_of(output, both) is None
     assert "analysis.html is of none of these models" in capsys.readouterr().err
-
-
-def test_figures_that_an_earlier_report_left_are_named(
-    output: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    folder = tmp_path / "report"
-    words = ["--output", str(folder), "--samples", "0"]
-    with patch("capsnmt.pages.page.images", lambda _: {"png": b"", "svg": b"<svg />"}):
-        assert report.main([*runs(output), *words]) == 0
-        assert "earlier report" not in capfd.readouterr().err
-        (output / RUN / "generate-test.txt").unlink()
-        assert report.main([*runs(output), *words]) == 0
-    said = [line for line in capfd.readouterr().err.splitlines() if "earlier report" in line]
-    assert [line.partition(".png")[0] for line in said] == [f"warning: {folder}/differences"]
 
 
 def test_every_text_of_a_record_is_text(output: Path) -> None:
