@@ -1,7 +1,7 @@
 """How many seeds show a difference: the power of the test over seeds and sentences."""
 
 import math
-from typing import Iterator, List, Optional, Sequence, Tuple
+from typing import Iterator, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -60,13 +60,10 @@ def power(
 
 def needed(effect: float, of_seed: float, of_sentences: float) -> Optional[int]:
     """Return how many seeds show a difference with a probability of 0.8; ``None`` above 200."""
-    tried: List[int] = [1, MOST]  # too few, and enough
-    if power(effect, (MOST, MOST), of_seed, of_sentences) < WANTED:
-        return None
-    while tried[1] - tried[0] > 1:
-        middle = sum(tried) // 2
-        tried[power(effect, (middle, middle), of_seed, of_sentences) >= WANTED] = middle
-    return tried[1]
+    for seeds in range(2, MOST + 1):
+        if power(effect, (seeds, seeds), of_seed, of_sentences) >= WANTED:
+            return seeds
+    return None
 
 
 def detectable(seeds: Tuple[int, int], of_seed: float, of_sentences: float) -> float:
