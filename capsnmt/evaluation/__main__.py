@@ -1,7 +1,6 @@
 """``capsnmt-evaluate``: score translations against references and test their differences."""
 
 import argparse
-import os
 from itertools import chain
 from pathlib import Path
 from typing import Dict, List, Optional, Sequence, Tuple
@@ -129,18 +128,16 @@ def parse_arguments(argv: Optional[Sequence[str]] = None) -> Tuple[Settings, Opt
 
 def check_test_sets(settings: Settings) -> None:
     """Raise unless the names of several test sets make different files of every path."""
-    names, given = settings.test_sets, [str(path) for path in _inputs(settings)]
-    without = next((path for path in given if (SET in path) != bool(names)), None)
-    if without is not None and names:
-        raise cli.ConfigurationError(
-            f"{without} is one file for {len(names)} test sets; write {SET} in place of their names"
-        )
-    if without is not None and not os.path.exists(without):
-        raise cli.ConfigurationError(
-            f"{without} has {SET}; give the names by --test-sets NAME,NAME"
-        )
-    if names and settings.compare_mt is not None:
+    if not settings.test_sets:
+        return
+    if settings.compare_mt is not None:
         raise cli.ConfigurationError("--compare-mt takes one test set; leave out --test-sets")
+    for path in map(str, _inputs(settings)):
+        if SET not in path:
+            raise cli.ConfigurationError(
+                f"{path} is one file for {len(settings.test_sets)} test sets; write {SET} in place "
+                f"of their names"
+            )
 
 
 def above_zero(text: str) -> float:

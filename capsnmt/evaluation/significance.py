@@ -242,21 +242,13 @@ def sign_test(bleu: Measure, baseline: np.ndarray, system: np.ndarray) -> SignTe
     ``baseline`` and ``system`` are the ``[segments, 10]`` of
     :func:`~capsnmt.evaluation.metrics.smoothed_bleu`.
     """
+    from scipy.special import bdtr
+
     total = baseline.sum(0)
     before = bleu.score(total)
     changed = np.flatnonzero((baseline != system).any(1))
     after = np.array([bleu.score(total - baseline[i] + system[i]) for i in changed])
     better, worse = int((after > before).sum()), int((after < before).sum())
-    ties = len(baseline) - better - worse
-    return SignTest(better=better, worse=worse, ties=ties, p_value=two_sided(better, worse))
-
-
-def two_sided(better: int, worse: int) -> float:
-    """Return P(X <= min(better, worse)) + P(X >= max(better, worse)), X binomial with p = 1/2.
-
-    >>> two_sided(6, 0), two_sided(3, 3), two_sided(0, 0)
-    (0.03125, 1.0, 1.0)
-    """
     decided = better + worse
-    tail = sum(math.comb(decided, k) for k in range(min(better, worse) + 1))
-    return min(1.0, 2 * tail / 2**decided)
+    p = min(1.0, 2 * float(bdtr(min(better, worse), decided, 0.5)))
+    return SignTest(better=better, worse=worse, ties=len(baseline) - decided, p_value=p)
