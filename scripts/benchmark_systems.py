@@ -5,7 +5,7 @@ import difflib
 from dataclasses import dataclass, field
 from typing import Dict, List, Optional
 
-from scripts.paper_rows import PAPERS, PaperRow, baseline_of, flag_text, load_rows, relative_speed
+from scripts.paper_rows import PAPERS, PaperRow, flag_text, load_rows, relative_speed
 from scripts.workload import stock_flags
 
 # the phases that papers time, and what they call them
@@ -25,9 +25,8 @@ class System:
 
 def system_of(row: PaperRow, size: Optional[str] = None) -> System:
     """Return a row as a system, in its own or another size."""
-    rows = load_rows()
-    stock = [stock_flags(size or row.size), flag_text(baseline_of(row, rows).flags)]
-    speeds = {phase: relative_speed(row, rows, name) for phase, name in PAPER_PHASES.items()}
+    stock = [stock_flags(size or row.size), flag_text(row.baseline.flags)]
+    speeds = {phase: relative_speed(row, name) for phase, name in PAPER_PHASES.items()}
     printed = {phase: speed for phase, speed in speeds.items() if speed}
     return System(row.key, row.command(size), " ".join(stock).strip(), row.paper, printed)
 
@@ -38,11 +37,10 @@ def different_rows() -> List[PaperRow]:
     Rows that differ only in their data or their settings are one. The one with a reported speed
     stands for them.
     """
-    rows = load_rows()
     found: Dict[str, PaperRow] = {}
-    for row in sorted(rows.values(), key=lambda row: [*PAPERS, row.paper].index(row.paper)):
+    for row in sorted(load_rows().values(), key=lambda row: [*PAPERS, row.paper].index(row.paper)):
         known = found.setdefault(row.command(), row)
-        if relative_speed(row, rows, "training") and not relative_speed(known, rows, "training"):
+        if relative_speed(row, "training") and not relative_speed(known, "training"):
             found[row.command()] = row
     return list(found.values())
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Dict, Mapping, Optional, Set, Tuple
 from msgspec import Meta
 
 from capsnmt import records
-from capsnmt.cli import ConfigurationError
+from capsnmt.configurations import find
 from capsnmt.files import bundled_folder
 from capsnmt.launch.flags import argv
 
@@ -92,6 +92,12 @@ class PaperRow:
         return self.papers[self.paper]
 
     @property
+    def baseline(self) -> "PaperRow":
+        """The row that it is compared with; a baseline is compared with itself."""
+        name = self.reported.baseline
+        return load_rows()[f"{self.dataset}/{name}"] if name else self
+
+    @property
     def size(self) -> str:
         """The size of the model, a key of :data:`SUFFIXES`."""
         return {PLAIN + suffix: size for size, suffix in SUFFIXES.items()}[self.arch]
@@ -111,12 +117,6 @@ def flag_text(flags: Mapping[str, Any]) -> str:
     return shlex.join(argv(flags))
 
 
-def baseline_of(row: PaperRow, rows: Mapping[str, PaperRow]) -> PaperRow:
-    """Return the row that ``row`` is compared with; a baseline is compared with itself."""
-    name = row.reported.baseline
-    return rows[f"{row.dataset}/{name}"] if name else row
-
-
 @dataclass(frozen=True)
 class Difference:
     """What a paper reports about a row and its baseline, compared.
@@ -132,14 +132,14 @@ class Difference:
     text: str
 
 
-def reported_difference(row: PaperRow, rows: Mapping[str, PaperRow]) -> Optional[Difference]:
+def reported_difference(row: PaperRow) -> Optional[Difference]:
     """Return the parameters that the row adds to its baseline, as its paper reports them.
 
     A reported difference, which starts with a plus, is taken as it is; two reported totals are
     subtracted.
     """
     ours = row.reported.parameters
-    theirs = baseline_of(row, rows).papers[row.paper].parameters
+    theirs = row.baseline.papers[row.paper].parameters
     if ours is None or row.reported.baseline is None:
         return None
     if ours.startswith("+"):
@@ -157,40 +157,27 @@ def _number(text: str) -> Tuple[float, float]:
     return float(text[:-1]) * unit, 0.5 * 10**-decimals * unit
 
 
-def relative_speed(row: PaperRow, rows: Mapping[str, PaperRow], phase: str) -> Optional[float]:
+def relative_speed(row: PaperRow, phase: str) -> Optional[float]:
     """Return the speed of a row divided by its baseline's; the phase is training or decoding."""
-    baseline = baseline_of(row, rows)
     ours = getattr(row.reported, f"{phase}_speed")
-    theirs = getattr(baseline.papers[row.paper], f"{phase}_speed")
-    return ours / theirs if ours and theirs and baseline is not row else None
+    theirs = getattr(row.baseline.papers[row.paper], f"{phase}_speed")
+    return ours / theirs if ours and theirs and row.reported.baseline else None
 
 
 @functools.cache
-def load_rows(folder: Optional[Path] = None) -> Mapping[str, PaperRow]:
-    """Return every row by its key, of the package's configurations or of another folder."""
-    root = folder or bundled_folder("configs")
-    paths = [path for path in sorted(root.glob("*/*.yaml")) if records.load(path).get("paper")]
-    rows = {row.key: row for row in (_read(path, root) for path in paths)}
-    for row in rows.values():
-        for paper, reported in row.papers.items():
-            baseline = rows.get(f"{row.dataset}/{reported.baseline}")
-            known = baseline.papers.get(paper) if baseline else None
-            if reported.baseline is not None and (known is None or known.baseline):
-                raise ConfigurationError(
-                    f"{root}/{row.key}.yaml: paper.{paper}.baseline: {reported.baseline} is not a "
-                    f"baseline of {paper} in {row.dataset}; name a row that has paper.{paper} "
-                    "without a baseline"
-                )
-    return rows
+def load_rows() -> Mapping[str, PaperRow]:
+    """Return every row by its key."""
+    paths = sorted(bundled_folder("configs").glob("*/*.yaml"))
+    rows = [_read(path) for path in paths if records.load(path).get("paper")]
+    return {row.key: row for row in rows}
 
 
-def _read(path: Path, root: Path) -> PaperRow:
+def _read(path: Path) -> PaperRow:
     """Return the row of a configuration, resolved with all it extends."""
     lineage = [(path, records.load(path))]
     while lineage[0][1].get("extends"):
-        name = f"{lineage[0][1]['extends']}.yaml"
-        sibling = lineage[0][0].parent / name
-        ancestor = sibling if sibling.is_file() else root / name
+        family = tuple(each for each, _ in reversed(lineage))
+        ancestor = find(lineage[0][1]["extends"], family=family)
         lineage.insert(0, (ancestor, records.load(ancestor)))
     arch, start, train = "", None, {}
     own: Set[str] = set()

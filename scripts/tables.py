@@ -20,7 +20,7 @@ from capsnmt.files import bundled_folder, write_all
 from capsnmt.pages.plots import drawing, images
 from capsnmt.report.figures import differences
 from scripts import composition, result_tables
-from scripts.paper_rows import PAPERS, PaperRow, baseline_of, load_rows, reported_difference
+from scripts.paper_rows import PAPERS, PaperRow, load_rows, reported_difference
 from scripts.parameter_formulas import extra_parameters
 
 
@@ -42,7 +42,7 @@ def parameters() -> str:
 
 def parameter_cells(row: PaperRow, notes: Dict[str, int]) -> List[str]:
     """Return one line of a table of parameters; ``notes`` are numbered as they appear."""
-    difference, note = reported_difference(row, load_rows()), row.reported.note
+    difference, note = reported_difference(row), row.reported.note
     mark = f" ({notes.setdefault(note, len(notes) + 1)})" if note else ""
     flags = row.command().replace("--arch capsnmt_transformer ", "")
     return [
@@ -61,7 +61,7 @@ def configurations() -> str:
     for dataset in dict.fromkeys(row.dataset for row in rows.values()):
         cells = [["row", "table", "name there", "BLEU", "baseline"]]
         for row in (row for row in rows.values() if row.dataset == dataset):
-            cells.append([f"`{row.name}`", place(row), row.reported.name, *bleu(row, rows)])
+            cells.append([f"`{row.name}`", place(row), row.reported.name, *bleu(row)])
         lines += [f"### {dataset}", "", markdown(cells), ""]
     return "".join(f"{line}\n" for line in lines[:-1])
 
@@ -108,9 +108,9 @@ def place(row: PaperRow) -> str:
     return f"{PAPERS.get(row.paper, row.paper)}, {row.reported.table}"
 
 
-def bleu(row: PaperRow, rows: Mapping[str, PaperRow]) -> List[str]:
+def bleu(row: PaperRow) -> List[str]:
     """Return the reported BLEU, and the baseline with its own, on the same set."""
-    ours, theirs = row.reported, baseline_of(row, rows).papers[row.paper]
+    ours, theirs = row.reported, row.baseline.papers[row.paper]
     test = ours.bleu is not None
     score, reference = (
         (ours.bleu, theirs.bleu) if test else (ours.validation_bleu, theirs.validation_bleu)

@@ -10,7 +10,6 @@ import fairseq.models
 import pytest
 import torch
 
-from capsnmt.cli import ConfigurationError
 from capsnmt.configurations import load
 from capsnmt.launch.flags import argv
 from capsnmt.modules.layer_aggregation import OVERFLOW_FP16
@@ -18,7 +17,6 @@ from scripts.paper_rows import (
     PLAIN,
     SUFFIXES,
     PaperRow,
-    baseline_of,
     load_rows,
     relative_speed,
     reported_difference,
@@ -83,7 +81,10 @@ def test_a_baseline_is_the_transformer() -> None:
 
 @pytest.mark.parametrize("key", COMPARED)
 def test_a_row_is_compared_with_the_transformer_of_the_same_training(key: str) -> None:
-    row, baseline = ROWS[key], baseline_of(ROWS[key], ROWS)
+    row, baseline = ROWS[key], ROWS[key].baseline
+    for paper, reported in row.papers.items():
+        compared = ROWS[f"{row.dataset}/{reported.baseline or row.name}"]
+        assert compared.papers[paper].baseline is None
     assert settings_of(row) == settings_of(dataclasses.replace(baseline, papers=row.papers))
     assert baseline.flags.items() <= row.flags.items()
     assert row.flags != baseline.flags
@@ -102,14 +103,14 @@ def parameters(key: str) -> int:
 @pytest.mark.parametrize("key", DISTINCT)
 def test_the_model_of_a_row_adds_exactly_the_parameters_of_its_formula(key: str) -> None:
     row = ROWS[key]
-    assert parameters(key) - parameters(baseline_of(row, ROWS).key) == extra_parameters(row)
+    assert parameters(key) - parameters(row.baseline.key) == extra_parameters(row)
 
 
 def test_a_count_is_the_printed_one_to_its_rounding_or_has_a_note() -> None:
     """A row cannot silently join the exceptions."""
     exceptions = {}
     for key, row in ROWS.items():
-        printed, extra = reported_difference(row, ROWS), extra_parameters(row)
+        printed, extra = reported_difference(row), extra_parameters(row)
         if printed and abs(extra - printed.parameters) > printed.rounding * (1 + 1e-9):
             exceptions[key] = (printed.text, round(extra / 1e6, 1))
     assert {key for key, row in ROWS.items() if row.reported.note} == {*exceptions}
@@ -126,7 +127,7 @@ def test_a_printed_speed_is_compared_with_the_baseline_of_the_same_paper() -> No
     """Three papers print three speeds of one baseline."""
 
     def speed(key: str, phase: str = "training") -> Any:
-        return relative_speed(ROWS[key], ROWS, phase)
+        return relative_speed(ROWS[key], phase)
 
     assert speed("wmt14_en_de/li2019_em_enc_self") == 1.20 / 1.92
     assert speed("wmt14_en_de/li2019_em_enc_self", "decoding") == 1.65 / 1.67
@@ -134,26 +135,3 @@ def test_a_printed_speed_is_compared_with_the_baseline_of_the_same_paper() -> No
     assert speed("wmt17_zh_en/li2021_output") == 1.15 / 1.21
     assert speed("wmt17_zh_en/li2019_effective") is None
     assert speed("wmt14_en_de/baseline") is None
-
-
-BASELINE = "paper: {a2020: {table: Table 1, name: base}}"
-ENTRY = "paper: {{a2020: {{table: Table 1, name: row, {}}}}}".format
-REFUSED = {
-    "paper: 3": "paper: the file is 3; expected `object`",
-    ENTRY("blue: 28"): "object contains unknown field `blue`; choose from table, name",
-    ENTRY("parameters: 12.6 million"): "parameters is '12.6 million'",
-    "paper: {b2020: {table: Table 1, name: row, baseline: base}}": "base is not a baseline of b",
-    "paper: {a2020: {table: Table 1, name: row, baseline: row}}": "row is not a baseline of a2020",
-}
-
-
-@pytest.mark.parametrize("text", REFUSED)
-def test_incomplete_printed_values_are_one_line(text: str, tmp_path: Path) -> None:
-    (tmp_path / "data").mkdir()
-    for name, content in (("base", BASELINE), ("row", text)):
-        path = tmp_path / "data" / f"{name}.yaml"
-        path.write_text(f"arch: a\ntrain: {{}}\n{content}\n", "utf-8")
-    with pytest.raises(ConfigurationError) as error:
-        load_rows(tmp_path)
-    assert REFUSED[text] in str(error.value)
-    assert len(str(error.value).splitlines()) == 1
