@@ -3,7 +3,7 @@
 import math
 import re
 from pathlib import Path
-from typing import Dict, Iterator, List, Sequence, Tuple
+from typing import Dict, List, Sequence
 
 from capsnmt import records
 from capsnmt.evaluation.scores import MULTI_BLEU, Comparison, spread
@@ -16,15 +16,12 @@ from scripts.results import COMPARISONS
 REPO = Path(__file__).parents[1]
 SPEED = REPO / "docs" / "speed_measurements.md"
 MAIN = "multi30k_lowercase"  # the data set of most rows, whose tables are apart
-Rows = Dict[str, Dict[str, str]]  # row -> header of a column -> cell
 
 
-def tables(text: str) -> Iterator[Tuple[str, Rows]]:
-    """Yield the first cell of each table's header, and its rows."""
-    for found in re.findall(r"(?m)((?:^\|.*\n)+)", text):
-        cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in found.splitlines()]
-        header, _, *lines = cells
-        yield header[0], {line[0].strip("`"): dict(zip(header, line)) for line in lines}
+def speeds() -> Dict[str, str]:
+    """Return row -> its measured speed, over the baseline's."""
+    text = SPEED.read_text("utf-8").partition("| row, updates per second, published recipe |")[2]
+    return dict(re.findall(r"\| `(\w+)` \| [^|]+ \| (\S+) \|", text.partition("\n\n")[0]))
 
 
 def other_texts() -> str:
@@ -88,12 +85,11 @@ def costs(dataset: str = MAIN) -> str:
     the baseline made, and until the row's share of them, which it makes in the time of the
     baseline. Updates of an initial model count. The speeds were measured on the main data set.
     """
-    speeds = dict(tables(SPEED.read_text("utf-8")))["row, updates per second, published recipe"]
+    known = speeds() if dataset == MAIN else {}
     rows, lines = kept_rows(dataset), []
     baselines = {run.seed: run for run in rows["baseline"]}
     for row, runs in rows.items():
-        known = speeds.get(row, {}) if dataset == MAIN else {}
-        speed = known.get("of the baseline", "")  # of some it is not measured
+        speed = known.get(row, "")  # of some it is not measured
         cells = [mean_of([lowest_loss(run) for run in runs], ".3f")]
         for share in (None, 1.0, float(speed) if speed else 0.0):
             found = []
