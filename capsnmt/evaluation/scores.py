@@ -62,6 +62,14 @@ class Spread:
     std: Optional[float]
     values: Sequence[float]
 
+    def text(self, form: str = ".2f") -> str:
+        """Mean and deviation.
+
+        >>> Spread(20.5, 1.25, []).text(), Spread(20.5, None, []).text(".1f")
+        ('20.50 ± 1.25', '20.5')
+        """
+        return f"{self.mean:{form}}" + ("" if self.std is None else f" ± {self.std:{form}}")
+
 
 def spread(values: Sequence[float]) -> Spread:
     """Compute mean and standard deviation, each the nearest float.

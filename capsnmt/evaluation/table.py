@@ -14,7 +14,6 @@ from capsnmt.evaluation.scores import (
     Evaluations,
     OutputScores,
     Plan,
-    Spread,
     SystemScores,
     Test,
     common_metrics,
@@ -62,10 +61,8 @@ def _scores(sets: Mapping[str, Evaluation], metrics: Mapping[str, str]) -> str:
     header = [f"{name} {metric}".strip() for name in sets for metric in metrics.values()]
     rows = []
     for number, system in enumerate(next(iter(sets.values())).systems):
-        found = (
-            _spread_text(s.systems[number].spread(x), x) for s in sets.values() for x in metrics
-        )
-        rows.append([system.name, *found])
+        found = ((key, each.systems[number]) for each in sets.values() for key in metrics)
+        rows.append([system.name, *(_mean(scored, key) for key, scored in found)])
     return _table(["system", *header], rows)
 
 
@@ -76,9 +73,8 @@ def _differences(
     compared = {each.system: each for each in comparisons if each.metric == key}
     rows = []
     for number, system in enumerate(next(iter(sets.values())).systems):
-        spreads = (each.systems[number].spread(key) for each in sets.values())
         row = [system.name, str(len(system.outputs))]
-        row += [_spread_text(each, key) for each in spreads]
+        row += [_mean(each.systems[number], key) for each in sets.values()]
         row += _difference(compared[system.name]) if system.name in compared else [""] * 4
         rows.append(row if len(compared) > 1 else row[:-1])
     header = ["system", "seeds", *(name or "score" for name in sets)]
@@ -86,9 +82,8 @@ def _differences(
     return _table(header[: len(rows[0])], rows)
 
 
-def _spread_text(found: Spread, key: str) -> str:
-    form = f".{digits(key)}f"
-    return f"{found.mean:{form}}" + ("" if found.std is None else f" ± {found.std:{form}}")
+def _mean(system: SystemScores, key: str) -> str:
+    return system.spread(key).text(f".{digits(key)}f")
 
 
 def _difference(found: Comparison) -> List[str]:

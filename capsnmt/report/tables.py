@@ -15,14 +15,8 @@ Runs = Mapping[str, FinishedRun]  # by the names that a report gives them
 
 
 def mean_cell(value: Optional[Spread]) -> str:
-    """Return mean and deviation; a dash without a value.
-
-    >>> mean_cell(Spread(20.5, 1.25, [])), mean_cell(Spread(20.5, None, [])), mean_cell(None)
-    ('20.50 ± 1.25', '20.50', '–')
-    """
-    if value is None:
-        return NONE
-    return f"{value.mean:.2f}" + ("" if value.std is None else f" ± {value.std:.2f}")
+    """Return mean and deviation; a dash without a value."""
+    return NONE if value is None else value.text()
 
 
 def difference_cell(difference: float) -> str:

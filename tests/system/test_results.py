@@ -95,8 +95,11 @@ def test_a_finished_run_leaves_its_translations_curves_and_facts(tmp_path: Path)
     write_run(runs, other, baseline=row)
     (runs / "a" / "seed-1").mkdir(parents=True)
     (runs / "a" / "seed-1" / "config.json").touch()
-    first, _, second = find_runs(runs)  # what others are compared with comes first
+    first, begun, second = find_runs(runs)  # what others are compared with comes first
     assert first.path == run.path
+    assert state(begun) == "begun"
+    begun.train_log.write_text('{"loss": "8", "num_updates": "1200"}\n', "utf-8")
+    assert state(begun) == "at update 1,200"
     elsewhere = command("scripts.results", run.path.parent, "--keep", tmp_path / "results")
     is_refusal(elsewhere.returncode, elsewhere.stderr, "has no finished run", "all rows")
     keep(second, beside := kept.parents[1] / other / "seed-1")
