@@ -14,13 +14,14 @@ from capsnmt.evaluation import scores
 from capsnmt.evaluation.compare_mt import write_report
 from capsnmt.evaluation.metrics import (
     Measure,
+    as_scored,
     buckets_of,
     build_metrics,
     measure_of,
     segment_mean,
     tokenise,
 )
-from capsnmt.evaluation.outputs import Output, Settings, Systems, read_systems, warn_of_copies
+from capsnmt.evaluation.outputs import Settings, Systems, read_systems, warn_of_copies
 from capsnmt.evaluation.planning import plans
 from capsnmt.evaluation.resampling import Scored, resample
 from capsnmt.evaluation.segment_scores import read_segment_scores
@@ -95,9 +96,9 @@ def _evaluate(
     if "chrf++" in {*settings.metrics} - {*metrics}:
         say(f"note: chrF2++ is left out: it counts words, which {language} does not separate")
     measures = {name: measure_of(metric) for name, metric in metrics.items()}
+    texts = [as_scored(each.hypotheses, language) for each in outputs]
     statistics: Dict[str, Tuple[Measure, List[np.ndarray]]] = {
-        metric: (measure, [measure.statistics(each.hypotheses) for each in outputs])
-        for metric, measure in measures.items()
+        metric: (measure, [*map(measure.statistics, texts)]) for metric, measure in measures.items()
     }
     for metric, files in settings.segment_scores.items():
         values, mean = read_segment_scores(metric, files, systems, segments), segment_mean(segments)
@@ -110,8 +111,8 @@ def _evaluate(
     resampled = resample(statistics, pairs, test, content)
     by_metric = {name: scores_of(each, pairs, test) for name, each in resampled.items()}
     bleu, of_bleu = statistics["bleu"]
-    for each, rows in zip(outputs, of_bleu):
-        _check_order(each, rows, bleu)
+    for each, text, rows in zip(outputs, texts, of_bleu):
+        _check_order(each.label, text, rows, bleu)
     scored: List[scores.OutputScores] = []
     for place, (each, pair) in enumerate(zip(outputs, pairs)):
         found, rows = {name: own[place] for name, own in by_metric.items()}, of_bleu[place]
@@ -155,20 +156,20 @@ def _evaluate(
     return evaluation, resampled
 
 
-def _check_order(output: Output, own: np.ndarray, bleu: Measure) -> None:
+def _check_order(label: str, text: Sequence[str], own: np.ndarray, bleu: Measure) -> None:
     """Warn if translations fit their references no better than those of the segments before.
 
     That is, if they have no more words in common by two standard errors: they are in another order
     or language, or say the same of every sentence. Where blocks of them are so, and differ from the
     others by four, a line was lost before.
     """
-    moved = bleu.statistics([*output.hypotheses[1:], *output.hypotheses[:1]])
+    moved = bleu.statistics([*text[1:], *text[:1]])
     gain = (own - moved)[:, 2]
 
     def unfit(part: np.ndarray) -> bool:
         return bool(part.sum() <= 2 * part.std() * len(part) ** 0.5)
 
-    worse = f"warning: {output.label} fits its reference no better than that of another sentence"
+    worse = f"warning: {label} fits its reference no better than that of another sentence"
     if len(gain) >= scores.FEW and unfit(gain):
         say(f"{worse}; check the order of lines, the language and the model")
         return

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from functools import partial
 from importlib import metadata
-from typing import Any, Callable, Dict, List, Optional, Sequence, Type
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
 import numpy as np
 from sacrebleu.metrics import BLEU, CHRF, TER
@@ -41,18 +41,15 @@ class ShownTER(TER):
         return super()._extract_corpus_statistics(shown, references)
 
 
-def without_word_spaces(kind: Type[Any]) -> Type[Any]:
-    """Return a metric that takes the words of Japanese together, which a user has set apart.
+def as_scored(lines: Sequence[str], target_lang: Optional[str]) -> List[str]:
+    """Return text as it is scored: the words of Japanese together, which a user has set apart.
 
     **D**: such text has no spaces once it is detokenised, and its reference has them: MeCab and TER
     would end words there, and the TER of a perfect translation be 40.
     """
-
-    class Joined(kind):
-        def _preprocess_segment(self, sent: str) -> str:
-            return str(super()._preprocess_segment(BETWEEN_CJK.sub("", sent)))
-
-    return Joined
+    if base_language(target_lang) == "ja":
+        return [BETWEEN_CJK.sub("", line) for line in lines]
+    return [*lines]
 
 
 def build_metrics(
@@ -77,12 +74,10 @@ def build_metrics(
     """
     base = base_language(target_lang)
     asian = base in WITHOUT_SPACES
-    of_words: List[Type[Any]] = [BLEU, ShownTER]
-    if base == "ja":
-        of_words = [*map(without_word_spaces, of_words)]
+    references = [as_scored(each, target_lang) for each in references]
     try:
         # test_set.py warns of tokens, once an output
-        bleu = of_words[0](trg_lang=base, force=True, references=references)
+        bleu = BLEU(trg_lang=base, force=True, references=references)
     except (ImportError, RuntimeError):  # MeCab is sacreBLEU's own extra
         raise ConfigurationError(
             f"BLEU for {target_lang!r} needs MeCab; pip install 'sacrebleu[{base}]'"
@@ -91,7 +86,7 @@ def build_metrics(
         "bleu": lambda: bleu,
         "chrf": lambda: CHRF(references=references),
         "chrf++": lambda: CHRF(word_order=2, references=references),
-        "ter": lambda: of_words[1](normalized=asian, asian_support=asian, references=references),
+        "ter": lambda: ShownTER(normalized=asian, asian_support=asian, references=references),
     }
     chosen = {*names} - ({"chrf++"} if asian else set())
     return {key: build() for key, build in metrics.items() if key in chosen}

@@ -3,7 +3,7 @@
 from types import MappingProxyType
 from typing import Any, List, Mapping, Sequence, Tuple
 
-from capsnmt.evaluation.scores import METRICS, Comparison, Spread
+from capsnmt.evaluation.scores import Comparison, Spread
 from capsnmt.pages.plots import INK, figure_of, finish, legend_name, styles
 from capsnmt.runs.learning_curve import LearningCurve
 
@@ -45,8 +45,8 @@ def learning_curves(curves: Mapping[str, Sequence[LearningCurve]]) -> Any:
     return figure
 
 
-def differences(shown: Mapping[str, Mapping[str, Comparison]], metric: str = "bleu") -> Any:
-    """Draw the differences to the baseline with their 95% intervals, one line a row.
+def differences(shown: Mapping[str, Mapping[str, Comparison]]) -> Any:
+    """Draw the differences to the baseline in BLEU with their 95% intervals, one line a row.
 
     ``shown`` are comparisons by test set, each of which has a shape, and row. A filled shape is one
     whose corrected p is below 0.05.
@@ -79,7 +79,7 @@ def differences(shown: Mapping[str, Mapping[str, Comparison]], metric: str = "bl
         axes.plot([], [], label=legend_name(name), fillstyle="none", **style)
     axes.set_yticks(range(len(rows)), [legend_name(names[row]) for row in rows])
     axes.set_ylim(len(rows) - 0.5, -0.5)
-    axes.set_xlabel(f"difference in {METRICS.get(metric, metric)} to the baseline, 95% interval")
+    axes.set_xlabel("difference in BLEU to the baseline, 95% interval")
     axes.grid(axis="x", alpha=0.2)
     figure.legend(loc="outside lower center", ncols=len(shown), frameon=False)
     return figure

@@ -88,15 +88,6 @@ def test_detokenisation_by_language(lang: Optional[str], tokens: str, text: str)
     assert moses_detokenizer(lang)(tokens) == text
 
 
-def test_one_language_has_several_codes(
-    files: Dict[str, str], tmp_path: Path, evaluate: Evaluate
-) -> None:
-    """As in the logs of a model of one pair, and of mBART's or NLLB's codes."""
-    other = Path(files["half"]).read_text("utf-8").replace("[en]", "[eng_Latn]")
-    path = write_lines(tmp_path / "other", other.splitlines())
-    assert len(evaluate(files["good"], path, "--reference", files["reference"])["systems"]) == 2
-
-
 def test_segment_scores_are_read_from_the_file_of_comet_score(
     files: Dict[str, str], tmp_path: Path, evaluate: Evaluate, capsys: pytest.CaptureFixture
 ) -> None:
