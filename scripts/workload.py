@@ -9,7 +9,7 @@ import math
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, Optional
 
 import fairseq.models
 import torch
@@ -160,34 +160,24 @@ def has_votes(model: nn.Module) -> bool:
     return any(isinstance(module, (HeadRouting, LayerRouting)) for module in model.modules())
 
 
-def padded_batch(tokens: int, length: int, setup: Setup, seed: int) -> Dict[str, Any]:
-    """Return random sentences of 3/4 of ``length`` to all of it, padded as fairseq does."""
+def batch_of(length: int, setup: Setup, seed: int, padded: bool = True) -> Dict[str, Any]:
+    """Return random sentences as fairseq's data sets make a batch, the longest of ``length``.
+
+    The others have at least 3/4 of it where the batch is ``padded``, else all of it.
+    """
     generator = torch.Generator().manual_seed(seed)
-    shape = (max(1, tokens // length), length)
+    shape = (max(1, setup.tokens // length), length)
     words = torch.randint(4, setup.vocabulary, (3, *shape), generator=generator)
-    lengths = torch.randint(length * 3 // 4, length + 1, (2, shape[0], 1), generator=generator)
+    shortest = length * 3 // 4 if padded else length
+    lengths = torch.randint(shortest, length + 1, (2, shape[0], 1), generator=generator)
     lengths[:, 0] = length
     pad, place = task(setup.vocabulary).source_dictionary.pad(), torch.arange(length)
     source = words[0].masked_fill(place < length - lengths[0], pad)
     previous, target = words[1:].masked_fill(place >= lengths[1], pad)
-    return sample_of(source, lengths[0, :, 0], previous, target)
-
-
-def full_batch(setup: Setup) -> Dict[str, Any]:
-    """Return random sentences without padding."""
-    generator = torch.Generator().manual_seed(setup.seed)
-    shape = (max(1, setup.tokens // setup.length), setup.length)
-    source, *others = torch.randint(4, setup.vocabulary, (3, *shape), generator=generator)
-    return sample_of(source, torch.full(shape[:1], setup.length), *others)
-
-
-def sample_of(source: Tensor, lengths: Tensor, previous: Tensor, target: Tensor) -> Dict[str, Any]:
-    """Return a batch as fairseq's data sets make it."""
-    inputs = {"src_tokens": source, "src_lengths": lengths, "prev_output_tokens": previous}
-    count = int((target != 1).sum())
-    ids = torch.arange(len(target))
+    inputs = {"src_tokens": source, "src_lengths": lengths[0, :, 0], "prev_output_tokens": previous}
+    count = int((target != pad).sum())
     return {
-        **{"id": ids, "nsentences": len(target), "ntokens": count},
+        **{"id": torch.arange(len(target)), "nsentences": len(target), "ntokens": count},
         **{"net_input": inputs, "target": target},
     }
 
@@ -221,12 +211,12 @@ class Workload:
 
     def __init__(self, setup: Setup, padded: bool = True) -> None:
         self.setup = setup
-        lengths = [max(2, round(setup.length * part)) for part in LENGTHS] if padded else []
-        self.batches: List[Dict[str, Any]] = [
-            padded_batch(setup.tokens, length, setup, setup.seed + number)
-            for number, length in enumerate(lengths)
-        ] or [full_batch(setup)]
-        net_input = full_batch(setup)["net_input"]
+        parts = LENGTHS if padded else (1.0,)
+        self.batches = [
+            batch_of(max(2, round(setup.length * part)), setup, setup.seed + number, padded)
+            for number, part in enumerate(parts)
+        ]
+        net_input = batch_of(setup.length, setup, setup.seed, padded=False)["net_input"]
         self.sample = {
             "net_input": {
                 name: net_input[name][: setup.sentences].to(setup.device)
