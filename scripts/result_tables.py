@@ -11,7 +11,7 @@ from capsnmt.evaluation.significance import corrected_together
 from capsnmt.pages.page import Markdown, Table
 from capsnmt.report.tables import difference_cell, interval_cell, p_cell
 from capsnmt.runs.finished import FinishedRun
-from scripts.results import COMPARISONS
+from scripts.results import COMPARISONS, kept_rows
 
 REPO = Path(__file__).parents[1]
 SPEED = REPO / "docs" / "speed_measurements.md"
@@ -36,18 +36,9 @@ def other_texts() -> str:
     return "\n".join(parts)
 
 
-def kept_rows(dataset: str) -> Dict[str, List[FinishedRun]]:
-    """Return the finished runs of each row, the baseline's first."""
-    rows: Dict[str, List[FinishedRun]] = {}
-    for path in sorted((REPO / "results" / dataset).glob("*/seed-*/config.json")):
-        run = FinishedRun(path.parent)
-        rows.setdefault(run.row, []).append(run)
-    return dict(sorted(rows.items(), key=lambda each: (each[0] != "baseline", each[0])))
-
-
 def finished(dataset: str = MAIN) -> str:
     """Return the table of the finished trainings, and the mean of each row with several seeds."""
-    rows, lines = kept_rows(dataset), []
+    rows, lines = kept_rows(REPO / "results" / dataset), []
     tests = [*next(iter(rows.values()))[0].settings.data.test_sets]
     for row, runs in rows.items():
         of_row = []
@@ -86,7 +77,7 @@ def costs(dataset: str = MAIN) -> str:
     baseline. Updates of an initial model count. The speeds were measured on the main data set.
     """
     known = speeds() if dataset == MAIN else {}
-    rows, lines = kept_rows(dataset), []
+    rows, lines = kept_rows(REPO / "results" / dataset), []
     baselines = {run.seed: run for run in rows["baseline"]}
     for row, runs in rows.items():
         speed = known.get(row, "")  # of some it is not measured

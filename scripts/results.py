@@ -108,6 +108,15 @@ def keep(place: RunFolder, folder: Path) -> None:
     records.write(kept.config, without_folders(records.plain(config)))
 
 
+def kept_rows(folder: Path) -> Dict[str, List[FinishedRun]]:
+    """Return the kept runs of each row of a dataset, the baseline's first."""
+    rows: Dict[str, List[FinishedRun]] = {}
+    for path in sorted(folder.glob("*/seed-*/config.json")):
+        run = FinishedRun(path.parent)
+        rows.setdefault(run.row, []).append(run)
+    return dict(sorted(rows.items(), key=lambda each: (each[0] != "baseline", each[0])))
+
+
 def reckon(folder: Path, data: PreparedData) -> None:
     """Compare all kept rows of a dataset with the baseline, whose folder is beside them.
 
@@ -115,10 +124,7 @@ def reckon(folder: Path, data: PreparedData) -> None:
     the baseline of its seed. :data:`COMPARISONS` has each row over its seeds and the test sets; a
     row with one seed is compared with the baseline of that seed.
     """
-    kept: Dict[str, List[FinishedRun]] = {}
-    for path in sorted(folder.glob("*/seed-*/config.json")):
-        run = FinishedRun(path.parent)
-        kept.setdefault(run.row, []).append(run)
+    kept = kept_rows(folder)
     baseline = kept.pop("baseline", [])
     if not baseline:
         return
@@ -298,8 +304,8 @@ def main() -> None:
             f"{options.runs} has no finished run ROW/seed-N that --keep keeps; give the folder of "
             f"all rows, with the names that they were launched with"
         )
-    for kept_rows, data in datasets.items():
-        reckon(kept_rows, data)
+    for rows, data in datasets.items():
+        reckon(rows, data)
     if unknown:
         raise ConfigurationError(
             f"--models {', '.join(sorted(unknown))}: no finished run in {options.runs} that --keep "
