@@ -1,7 +1,7 @@
 """Rows of the papers' tables, and sweeps: runs with different seeds, rows with other values."""
 
+import itertools
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from capsnmt import records
@@ -11,7 +11,7 @@ from capsnmt.evaluation.scores import Spread, common_metrics, spread
 from capsnmt.files import content_of
 from capsnmt.records import as_number
 from capsnmt.runs.finished import FinishedRun, differing_texts, distinct_names, signatures
-from capsnmt.runs.records import Measures, RunConfig, SweepPoint, TrainingRecord
+from capsnmt.runs.records import Measures, RunConfig, TrainingRecord
 
 # Flags of fairseq-train that end a training, but for patience, which counts validations.
 ENDS = ("max-epoch", "max-update", "stop-min-lr", "stop-time-hours")
@@ -325,29 +325,17 @@ def find_sweeps(runs: Sequence[FinishedRun]) -> List[FinishedSweep]:
         baselines = [row for row in unchanged if row.runs[0].row in tested] or first
         values = {point.label: point.value for point, _ in members}
         labels = sorted(values, key=lambda label: _order(values[label]))
-        sweeps.append(FinishedSweep(flag, labels, _curves(members, labels), baselines))
+        curves: Dict[str, Dict[str, TrainedRow]] = {point.row: {} for point, _ in members}
+        for row, label in itertools.product(curves, labels):
+            same = [run for point, run in members if (point.row, point.label) == (row, label)]
+            if same:
+                curves[row][label] = _one_row(same)
+        sweeps.append(FinishedSweep(flag, labels, curves, baselines))
     return sweeps
 
 
-def _curves(
-    members: Sequence[Tuple[SweepPoint, FinishedRun]], labels: Sequence[str]
-) -> Dict[str, Dict[str, TrainedRow]]:
-    """Return the curve of each row; a row in two outputs of the launcher has two curves."""
-    found: Dict[Tuple[str, Path], Dict[str, List[FinishedRun]]] = {}
-    for point, run in members:
-        by_label = found.setdefault((point.row, run.folder.row.parent), {})
-        by_label.setdefault(point.label, []).append(run)
-    rows = [row for row, _ in found]
-    return {
-        row if rows.count(row) == 1 else f"{row} ({output})": {
-            label: _one_row(by_label[label]) for label in labels if label in by_label
-        }
-        for (row, output), by_label in found.items()
-    }
-
-
 def _one_row(runs: Sequence[FinishedRun]) -> TrainedRow:
-    """Return the row of one value of a sweep; raise if one of its seeds has a copy beside it."""
+    """Return the row of one value of a sweep; raise if one of its seeds is there twice."""
     row, *others = group(runs)
     if others:
         raise ConfigurationError(
