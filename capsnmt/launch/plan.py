@@ -143,19 +143,21 @@ def _check_name(name: str, where: str) -> None:
 
 
 def _check_given_once(options: Namespace) -> None:
-    """Raise if a flag sets what ``--set`` does: one of them would have no effect.
+    """Raise if two flags set a key: one of them would have no effect.
 
     For data of one's own ``--max-update`` chooses more than the end of the training.
     """
-    given = {each.partition("=")[0] for each in options.assignments}
+    swept = None if options.sweep is None else options.sweep.flag
     ends = None if own_data.applies(options) else options.max_update
+    given = {each.partition("=")[0]: "--set" for each in options.assignments}
     for flag, value, key in (
         ("--arch", options.arch, "arch"),
         ("--max-update", ends, "train.max-update"),
         ("--tasks", options.tasks, "data.tasks"),
+        (f"--sweep {swept}", swept, f"train.{swept}"),
     ):
-        if value is not None and key in given:
-            raise ConfigurationError(f"{flag} sets {key}, as --set does; drop one")
+        if value is not None and given.setdefault(key, flag) != flag:
+            raise ConfigurationError(f"{flag} sets {key}, as {given[key]} does; drop one")
 
 
 def _rows(options: Namespace) -> Iterator[Tuple[str, Dict[str, Any]]]:
@@ -204,12 +206,6 @@ def _swept(options: Namespace, name: str, chosen: Settings) -> Iterator[Row]:
     if chosen.classifies:
         raise ConfigurationError(
             f"--sweep shows BLEU, and {name} is a sentence classifier; give a row that translates"
-        )
-    given = {each.partition("=")[0] for each in options.assignments}
-    given |= {"train.max-update"} if options.max_update else set()
-    if f"train.{sweep.flag}" in given:
-        raise ConfigurationError(
-            f"--sweep {sweep.flag} sets train.{sweep.flag}, as --set or --max-update does; drop one"
         )
     for value in map(configurations.value_of, sweep.values):
         named = {"row": name, "flag": sweep.flag, "value": value}
