@@ -2,7 +2,6 @@
 
 import argparse
 import functools
-from dataclasses import dataclass
 from pathlib import Path
 from typing import List, Sequence, Tuple
 
@@ -16,14 +15,6 @@ OF_RUNS = {
     *("--seeds", "--seed", "--slurm", "--jobs", "--dry-run", "--baseline", "--sweep", "--tasks"),
     *("--output", "--data", "--mirror"),
 }
-
-
-@dataclass(frozen=True)
-class Sweep:
-    """A flag of fairseq-train, without dashes, and its values, each a row."""
-
-    flag: str
-    values: Tuple[str, ...]
 
 
 @functools.partial(cli.command, interrupted=cli.RESUMES)
@@ -125,7 +116,8 @@ def build_parser() -> cli.OneLineParser:
     return parser
 
 
-def _sweep(text: str) -> Sweep:
+def _sweep(text: str) -> Tuple[str, List[str]]:
+    """Return a flag of fairseq-train, without dashes, and its values, each a row."""
     flag, _, listed = text.partition("=")
     flag = flag.strip().lstrip("-").replace("_", "-")
     texts = [value.strip() for value in listed.split(",")]
@@ -134,7 +126,7 @@ def _sweep(text: str) -> Sweep:
             f"{cli.shown(text)} is not a flag with different values; give them, such as "
             f"layer-capsules=1,8,64,512"
         )
-    return Sweep(flag, tuple(texts))
+    return flag, texts
 
 
 def _seeds(text: str) -> List[int]:

@@ -210,8 +210,9 @@ def report_command(options: Namespace, runs: Sequence[Run], finished: bool = Fal
     Of rows that are ``finished``, seeds that their means leave out are left out of the report.
     """
     output = runs[0].output
-    if options.sweep is not None and len(options.sweep.values) > 1:
-        output /= f"sweep-{options.sweep.flag}"
+    swept, values = options.sweep or ("", [])
+    if len(values) > 1:
+        output /= f"sweep-{swept}"
     elif not own_data.applies(options):
         return []
     baselines = [run.of(run.config.baseline) for run in runs if run.config.baseline]

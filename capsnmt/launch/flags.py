@@ -4,7 +4,7 @@ import argparse
 import json
 import math
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, NoReturn, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, NoReturn, Sequence
 
 from capsnmt.cli import ConfigurationError, say, shown
 from capsnmt.configurations import Settings
@@ -56,13 +56,10 @@ LEAST = {
     **dict.fromkeys(("adam-betas", "adam-eps", "num-workers"), 0),
 }
 BELOW_1 = ("adam-betas", "label-smoothing")
-# What fairseq may choose the best checkpoint by: whether more is better, and the flag of a
-# translation without which no validation has it.
-BEST_BY: Dict[str, Tuple[bool, Optional[str]]] = {
-    **dict.fromkeys(("loss", "nll_loss", "ppl"), (False, None)),
-    **{"accuracy": (True, "report-accuracy"), "bleu": (True, "eval-bleu")},
-    "macro_f1": (True, None),
-}
+# What fairseq may choose the best checkpoint by: where less is better, and where more is, with the
+# flag of a translation without which no validation has it.
+FALLING = ("loss", "nll_loss", "ppl")
+RISING = {"accuracy": "report_accuracy", "bleu": "eval_bleu", "macro_f1": ""}
 AS_JSON = ("eval-bleu-args", "eval-bleu-detok-args")
 
 
@@ -156,11 +153,12 @@ def check_training(settings: Settings, arguments: Sequence[str]) -> None:
 def _check_best(parsed: argparse.Namespace) -> None:
     """Raise if the best checkpoint would be the worst, or the first validation would end it."""
     metric, most = parsed.best_checkpoint_metric, parsed.maximize_best_checkpoint_metric
-    rises, needed = BEST_BY.get(metric, (most, None))
-    if needed and not getattr(parsed, needed.replace("-", "_"), True):  # a classifier has no such
-        problem = f"which no validation has without train.{needed}; give --set train.{needed}=true"
-    elif rises != most:
-        chosen, value = ("lowest", "true") if rises else ("highest", "null")
+    needed = RISING.get(metric)
+    if needed and not getattr(parsed, needed, True):  # a classifier has no such
+        key = f"train.{needed.replace('_', '-')}"
+        problem = f"which no validation has without {key}; give --set {key}=true"
+    elif metric in (FALLING if most else RISING):
+        chosen, value = ("highest", "null") if most else ("lowest", "true")
         key = "train.maximize-best-checkpoint-metric"
         problem = f"and the {chosen} would be the best; give --set {key}={value}"
     else:

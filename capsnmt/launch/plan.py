@@ -147,7 +147,7 @@ def _check_given_once(options: Namespace) -> None:
 
     For data of one's own ``--max-update`` chooses more than the end of the training.
     """
-    swept = None if options.sweep is None else options.sweep.flag
+    swept, _ = options.sweep or (None, [])
     ends = None if own_data.applies(options) else options.max_update
     given = {each.partition("=")[0]: "--set" for each in options.assignments}
     for flag, value, key in (
@@ -199,19 +199,19 @@ def _is_baseline(options: Namespace, name: str) -> bool:
 
 def _swept(options: Namespace, name: str, chosen: Settings) -> Iterator[Row]:
     """Yield a row for each value of a sweep, and the baseline once."""
-    sweep = options.sweep
-    if sweep is None or _is_baseline(options, name):
+    if options.sweep is None or _is_baseline(options, name):
         yield name, chosen, None
         return
+    flag, values = options.sweep
     if chosen.classifies:
         raise ConfigurationError(
             f"--sweep shows BLEU, and {name} is a sentence classifier; give a row that translates"
         )
-    for value in map(configurations.value_of, sweep.values):
-        named = {"row": name, "flag": sweep.flag, "value": value}
+    for value in map(configurations.value_of, values):
+        named = {"row": name, "flag": flag, "value": value}
         point = records.build(named, SweepPoint, "--sweep")
         merged = records.plain(chosen)
-        configurations.override(merged, f"train.{sweep.flag}", value, "--sweep")
+        configurations.override(merged, f"train.{flag}", value, "--sweep")
         _check_name(point.name, "--sweep")
         yield point.name, configurations.resolve(merged, point.name), point
 
