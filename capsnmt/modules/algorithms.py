@@ -5,7 +5,7 @@ benchmark and the tests read :data:`OF_HEADS` and :data:`OF_LAYERS`.
 """
 
 import math
-from typing import Any, Callable, Dict, Optional, Tuple
+from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +18,20 @@ from capsnmt.routing.numerics import VARIANCE_FLOOR
 COEFFICIENTS = ("agreement", "random")
 
 
+class Start(NamedTuple):
+    """How a module that routes starts.
+
+    Attributes:
+        gain: of the Glorot initialisation of W_2.
+        bias: every b_2.
+        costs: each learned vector.
+    """
+
+    gain: float = 1.0
+    bias: float = 0.0
+    costs: Tuple[float, ...] = ()
+
+
 class RoutingAlgorithm:
     """Routing-by-agreement from votes ``[..., I, N, D]`` to output capsules ``[..., N, D]``.
 
@@ -28,8 +42,7 @@ class RoutingAlgorithm:
         operator: the function of the votes and the learned vectors, in :mod:`capsnmt.routing`.
         heads: its name in ``--head-aggregation``; empty: it does not route heads.
         layers: its name in ``--layer-aggregation``; empty: it does not route layers.
-        costs: the names of its learned vectors ``[N]``. They start at 0, or over layers as in
-            :meth:`start_costs`.
+        costs: the names of its learned vectors ``[N]``.
         reads_activation: whether it reads an activation a_in of each pair, ``[..., I, N]``; layers
             give it one.
     """
@@ -45,21 +58,13 @@ class RoutingAlgorithm:
         result = self.operator(votes, *costs, **options)
         return result[0] if isinstance(result, tuple) else result
 
-    def head_vote_gain(self, inputs: int, capsules: int, width: int) -> float:
-        """Return the gain of the Glorot initialisation of W_2 over heads, for I, N and D."""
-        return 1.0
+    def over_heads(self, inputs: int, capsules: int, width: int) -> Start:
+        """Return how a module that routes heads starts, for I, N and D."""
+        return Start()
 
-    def vote_gain(self, inputs: int, capsules: int, width: int) -> float:
-        """Return the gain of the Glorot initialisation of W_2 over layers, for I, N and D."""
+    def over_layers(self, inputs: int, capsules: int, width: int) -> Start:
+        """Return how a module that routes layers starts, for I, N and D."""
         raise NotImplementedError
-
-    def vote_bias(self, inputs: int, capsules: int, width: int) -> float:
-        """Return where every b_2 starts over layers, for I, N and D."""
-        return 0.0
-
-    def start_costs(self, inputs: int, capsules: int, width: int) -> Dict[str, float]:
-        """Return where the learned vectors start over layers, for I, N and D."""
-        return {}
 
     def variance_floor(self, inputs: int) -> float:
         """Return the variance floor over layers, for I."""
@@ -87,14 +92,10 @@ class Dynamic(RoutingAlgorithm):
     layers = "dynamic-routing"
     operator = staticmethod(dynamic_routing)
 
-    def vote_gain(self, inputs: int, capsules: int, width: int) -> float:
-        """Return a small gain."""
-        return math.sqrt(2) * min(0.1 * width, 1.0)
-
-    def vote_bias(self, inputs: int, capsules: int, width: int) -> float:
-        """Return the bias at which S is as long as it should be."""
+    def over_layers(self, inputs: int, capsules: int, width: int) -> Start:
+        """Return a small gain, and the bias at which S is as long as it should be."""
         length = capsules / inputs / math.sqrt(3)
-        return length / math.sqrt(width)
+        return Start(math.sqrt(2) * min(0.1 * width, 1.0), length / math.sqrt(width))
 
 
 class EM(RoutingAlgorithm):
@@ -115,10 +116,6 @@ class EM(RoutingAlgorithm):
         """
         return 2 * math.sqrt(inputs)
 
-    def vote_gain(self, inputs: int, capsules: int, width: int) -> float:
-        """Return the gain that gives the votes their scale; relu halves the power."""
-        return math.sqrt(2) * self.vote_scale(inputs)
-
     def variance_floor(self, inputs: int) -> float:
         """Return 1/100 of the votes' variance at the start (**D**).
 
@@ -129,16 +126,18 @@ class EM(RoutingAlgorithm):
         """
         return 0.01 * self.vote_scale(inputs) ** 2
 
-    def start_costs(self, inputs: int, capsules: int, width: int) -> Dict[str, float]:
-        """Return for beta_a the cost chi of a capsule in the first M-step at the start (**D**).
+    def over_layers(self, inputs: int, capsules: int, width: int) -> Start:
+        """Return the gain that gives the votes their scale (relu halves the power), and beta_a.
 
-        The activation A then starts at 1/2 at N = d, and on average near it for fewer capsules,
-        each of which may be near 0 or 1. With beta_a = 0 the wide capsules of a small N would never
-        become active: at N = 1, A and its gradient are exactly 0.
+        It is the cost chi of a capsule in the first M-step (**D**). The activation A then starts at
+        1/2 at N = d, and on average near it for fewer capsules, each of which may be near 0 or 1.
+        With beta_a = 0 the wide capsules of a small N would never become active: at N = 1, A and
+        its gradient are exactly 0.
         """
         variance = self.vote_scale(inputs) ** 2 * (1 - 1 / inputs) + self.variance_floor(inputs)
         mass = inputs / (2 * capsules)  # C = 1/N, a_in about 1/2
-        return {"beta_a": width * mass * (math.log(2 * math.pi * variance) + 1) / 2}
+        beta_a = width * mass * (math.log(2 * math.pi * variance) + 1) / 2
+        return Start(math.sqrt(2) * self.vote_scale(inputs), costs=(beta_a, 0.0))
 
 
 class Inverted(RoutingAlgorithm):
@@ -148,7 +147,7 @@ class Inverted(RoutingAlgorithm):
     layers = "inverted-routing"
     operator = staticmethod(inverted_routing)
 
-    def head_vote_gain(self, inputs: int, capsules: int, width: int) -> float:
+    def over_heads(self, inputs: int, capsules: int, width: int) -> Start:
         """Return a gain (**D**) by which the capsules are no smaller than need be.
 
         At D > 1 a LayerNorm gives every capsule its size, whatever that of the votes. At D = 1 a
@@ -158,11 +157,11 @@ class Inverted(RoutingAlgorithm):
         has nearly everything after three iterations, from twice that on one. The gain is half of
         that, as if W_2 made votes of the size of its gain; relu makes them smaller.
         """
-        return 1.0 if width > 1 else 0.2 * math.sqrt(capsules / math.sqrt(inputs))
+        return Start(1.0 if width > 1 else 0.2 * math.sqrt(capsules / math.sqrt(inputs)))
 
-    def vote_gain(self, inputs: int, capsules: int, width: int) -> float:
+    def over_layers(self, inputs: int, capsules: int, width: int) -> Start:
         """Return the gain over heads, times sqrt(2): relu halves the power."""
-        return math.sqrt(2) * self.head_vote_gain(inputs, capsules, width)
+        return Start(math.sqrt(2) * self.over_heads(inputs, capsules, width).gain)
 
 
 ALGORITHMS = (Simple(), Dynamic(), EM(), Inverted())

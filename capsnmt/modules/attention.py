@@ -219,12 +219,13 @@ class Attention(nn.Module):
         return join_heads(x)
 
     def memory_dim(self) -> int:
-        """Return the width of what :meth:`source` returns."""
+        """Return the width of what keys are projected from."""
         return self.source_dim
 
-    def source(self, memory: Tensor) -> Tensor:
-        """Return the part of the memory that keys and values are projected from."""
-        return memory
+    def sources(self, memory: Tensor) -> Tuple[Tensor, Tensor]:
+        """Return the parts of the memory that keys and values are projected from."""
+        memory = convert_once(memory)
+        return memory, memory
 
     def project(
         self,
@@ -246,10 +247,10 @@ class Attention(nn.Module):
             q = torch.cat([q, self.composition.query(query)], dim=-1)
         if self.cross and cache:
             return (q, *kept(cache))
-        memory = convert_once(self.source(memory))
-        k, v = self.split_heads(self.k_proj(memory)), self.split_values(self.v_proj(memory))
+        of_keys, of_values = self.sources(memory)
+        k, v = self.split_heads(self.k_proj(of_keys)), self.split_values(self.v_proj(of_values))
         if self.composition is not None:
-            k = torch.cat([k, self.composition.key(memory)], dim=-1)
+            k = torch.cat([k, self.composition.key(of_keys)], dim=-1)
         if cache is None:
             return q, k, v, key_padding_mask
         if not self.cross:

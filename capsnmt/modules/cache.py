@@ -76,19 +76,14 @@ class Slots(Dict[str, Tensor]):
             new = new.squeeze(2).unflatten(0, (sentences, rows)).transpose(1, 2)
             written = self.get(name)
             if written is None or written.size(2) < slots:
-                self[name] = enlarged(new, written, max(FIRST_SLOTS, 2 * slots))
+                room = max(FIRST_SLOTS, 2 * slots)
+                self[name] = new.new_empty(*new.shape[:2], room, new.size(-1))
+                if written is not None:
+                    self[name][:, :, : written.size(2)] = written
             written = self[name][:, :, :slots]
             written[:, :, slots - rows :] = new
             both.append(written)
         return both[0], both[1], mask
-
-
-def enlarged(new: Tensor, written: Optional[Tensor], room: int) -> Tensor:
-    """Return slots ``[B, H, room, d_h]``, the first of which are written."""
-    larger = new.new_empty(*new.shape[:2], room, new.size(-1))
-    if written is not None:
-        larger[:, :, : written.size(2)] = written
-    return larger
 
 
 def kept(cache: Cache) -> KeysValues:

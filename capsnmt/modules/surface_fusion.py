@@ -1,29 +1,13 @@
 """SurfaceFusion: the words of the source, attended once more, also predict the next word."""
 
-from typing import Any
+from typing import Any, Tuple
 
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from capsnmt.modules.attention import Attention
+from capsnmt.modules.autocast import convert_once
 from capsnmt.routing.numerics import compute_dtype
-
-
-class PartLinear(nn.Linear):
-    """A linear map of ``in_features`` features of its input, from ``start`` on.
-
-    >>> import torch
-    >>> PartLinear(4, 3, start=2)(torch.randn(5, 6)).shape
-    torch.Size([5, 3])
-    """
-
-    def __init__(self, in_features: int, out_features: int, start: int) -> None:
-        super().__init__(in_features, out_features)
-        self.start = start
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Map ``[..., start + in_features + ..]`` to ``[..., out_features]``."""
-        return super().forward(x[..., self.start : self.start + self.in_features])
 
 
 class SurfaceAttention(Attention):
@@ -51,9 +35,11 @@ class SurfaceAttention(Attention):
 
     def __init__(self, embed_dim: int, source_dim: int, **settings: Any) -> None:
         super().__init__(embed_dim, 1, source_dim=source_dim, cross=True, **settings)
-        self.k_proj = PartLinear(source_dim, embed_dim, start=0)
-        self.v_proj = PartLinear(source_dim, embed_dim, start=source_dim)
-        self.reset_parameters()
+
+    def sources(self, memory: Tensor) -> Tuple[Tensor, Tensor]:
+        """Return H for the keys and X for the values."""
+        of_keys, of_values = convert_once(memory).chunk(2, dim=-1)
+        return of_keys, of_values
 
 
 def fused_log_probs(of_target: Tensor, of_source: Tensor, weight: float) -> Tensor:

@@ -85,13 +85,14 @@ def horizontal_kernel(
     routings = 1 if newest_only else length
     if trace is not None:
         uniform = e.new_full((), 1.0 / heads).expand(e.size(0), heads, routings, length)
-        trace.append(traced(up_to_own_row(uniform, newest_only), query_mask))
+        trace.append(traced(uniform if newest_only else uniform.tril(), query_mask))
     prefix_sums = e.sum(-2, keepdim=True) if newest_only else e.cumsum(-2)
     omega = squash(prefix_sums / heads)
     b = e.new_zeros(())
     for _ in range(iterations - 1):
         b = b + omega @ e.transpose(-1, -2)
-        R = up_to_own_row(bound_gradient(b.softmax(1)), newest_only)
+        R = bound_gradient(b.softmax(1))
+        R = R if newest_only else R.tril()  # position l receives from t <= l, the newest from all
         if trace is not None:
             trace.append(traced(R, query_mask))
         omega = squash(R @ e)
@@ -101,11 +102,6 @@ def horizontal_kernel(
 
 
 OPERATOR = Operator("horizontal_routing", horizontal_kernel, rows=3, has_products=True)
-
-
-def up_to_own_row(R: Tensor, newest_only: bool) -> Tensor:
-    """Return R with 0 at t > l; the newest position receives from all others."""
-    return R if newest_only else R.tril()
 
 
 def traced(R: Tensor, query_mask: Optional[Tensor]) -> Tensor:

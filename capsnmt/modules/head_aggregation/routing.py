@@ -85,7 +85,7 @@ class HeadRouting(CapsuleRouting):
         nn.init.xavier_uniform_(self.hidden.weight)
         bound = math.sqrt(6 / (embed_dim + embed_dim))
         width = embed_dim // self.num_capsules
-        bound *= self.algorithm.head_vote_gain(self.num_heads, self.num_capsules, width)
+        bound *= self.algorithm.over_heads(self.num_heads, self.num_capsules, width).gain
         nn.init.uniform_(self.votes.weight, -bound, bound)
         nn.init.zeros_(self.hidden.bias)
         nn.init.zeros_(self.votes.bias)

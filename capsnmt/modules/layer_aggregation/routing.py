@@ -82,14 +82,14 @@ class LayerRouting(LayerAggregation, CapsuleRouting):
     def reset_parameters(self) -> None:
         """Apply Glorot initialisation; the algorithm scales the votes and starts its vectors."""
         sizes = self.num_layers, self.num_capsules, self.embed_dim // self.num_capsules
+        start = self.algorithm.over_layers(*sizes)
         reset_linear(self.hidden)
-        reset_linear(self.votes, gain=self.algorithm.vote_gain(*sizes))
-        nn.init.constant_(self.votes.bias, self.algorithm.vote_bias(*sizes))
+        reset_linear(self.votes, gain=start.gain)
+        nn.init.constant_(self.votes.bias, start.bias)
         if self.activation is not None:
             reset_linear(self.activation)
-        starts = self.algorithm.start_costs(*sizes)
-        for name in self.algorithm.costs:
-            nn.init.constant_(getattr(self, name), starts.get(name, 0.0))
+        for name, cost in zip(self.algorithm.costs, start.costs):
+            nn.init.constant_(getattr(self, name), cost)
 
     def forward(self, layers: List[Tensor]) -> Tensor:
         """Aggregate L layers, each ``[..., d]``, to ``[..., d]``."""

@@ -1,6 +1,6 @@
 """Transparent attention: a separate mixture of encoder states for each decoder layer."""
 
-from typing import Any, List
+from typing import Any, List, Tuple
 
 import torch
 from torch import Tensor, nn
@@ -67,6 +67,7 @@ class BlockAttention(Attention):
         super().__init__(embed_dim, num_heads, cross=True, **settings)
         self.block = block
 
-    def source(self, memory: Tensor) -> Tensor:
-        """Return one block of the encoder's output ``[K, B, n * source_dim]``."""
-        return memory[..., self.block * self.source_dim : (self.block + 1) * self.source_dim]
+    def sources(self, memory: Tensor) -> Tuple[Tensor, Tensor]:
+        """Return one block of the encoder's output ``[K, B, n * source_dim]`` for both."""
+        first = self.block * self.source_dim
+        return super().sources(memory[..., first : first + self.source_dim])
