@@ -53,13 +53,12 @@ class Generator(SequenceGenerator):
         constraints: Optional[Tensor] = None,
         bos_token: Optional[int] = None,
     ) -> Hypotheses:
-        found = None
         own = prefix_tokens is None and constraints is None and bos_token != self.pad
         if own and self.searches(sample):  # fairseq never reads padding as a word
             found = Search(self, sample["net_input"], bos_token).run()
-        if found is None:
-            found = super()._generate(sample, prefix_tokens, constraints, bos_token)
-        return found
+            if found is not None:
+                return found
+        return super()._generate(sample, prefix_tokens, constraints, bos_token)
 
     def searches(self, sample: Dict[str, Any]) -> bool:
         """Return whether this is a plain beam search for text on a CPU."""

@@ -6,7 +6,7 @@ dozen launches where a kernel has one. The operations are ``torch.ops.capsnmt.OP
 """
 
 import inspect
-from typing import Any, Dict, List, Optional, Sequence, Tuple, cast, get_type_hints
+from typing import Any, Dict, List, Optional, Sequence, Tuple, get_type_hints
 
 import torch
 from torch import Tensor
@@ -35,64 +35,60 @@ def register(operator: str, kernel: Kernel, equations: Function) -> None:
     if not hasattr(torch.library, "custom_op") or "return" not in types:
         return
     results = 1 if types.pop("return") is Tensor else 2
-    kinds = {name: KINDS[kind] for name, kind in types.items() if kind in KINDS}
-    signature = ", ".join(f"{kind} {name}" for name, kind in kinds.items())
-    options = [name for name, kind in kinds.items() if not kind.startswith("Tensor")]
-    name, count = f"capsnmt::{operator}_{kernel.backend}", len(kinds) - len(options)
+    kinds = [f"{KINDS[kind]} {name}" for name, kind in types.items() if kind in KINDS]
+    inputs = ", ".join(kind for kind in kinds if kind.startswith("Tensor"))
+    options = ", ".join(kind for kind in kinds if not kind.startswith("Tensor"))
+    name = f"{operator}_{kernel.backend}"
 
-    def split(given: Sequence[Any]) -> Tuple[Sequence[Optional[Tensor]], Dict[str, Any]]:
-        return given[:count], dict(zip(options, given[count:]))
-
-    def routes(tensors: Sequence[Optional[Tensor]]) -> bool:
-        votes = cast(Tensor, tensors[0])
+    def routes(votes: Tensor) -> bool:
         return kernel.routes(votes.device.type, votes.dtype, votes.shape[1:])
 
     def made(found: Any) -> Any:
         return found[0] if results == 1 else tuple(found)
 
-    def forward(*given: Any) -> Any:
-        tensors, chosen = split(given)
-        found = (kernel.forward if routes(tensors) else equations)(*tensors, **chosen)
+    def forward(*tensors: Any, **chosen: Any) -> Any:
+        found = (kernel.forward if routes(tensors[0]) else equations)(*tensors, **chosen)
         found = found if isinstance(found, tuple) else (found,)
         return made([each.contiguous() for each in found])
 
-    def shapes(*given: Any) -> Any:
-        tokens, I, N, D = given[0].shape
-        return made([given[0].new_empty(tokens, N, D), given[0].new_empty(tokens, I, N)])
+    def shapes(votes: Tensor, *_: Any, **__: Any) -> Any:
+        tokens, I, N, D = votes.shape
+        return made([votes.new_empty(tokens, N, D), votes.new_empty(tokens, I, N)])
 
-    def gradients(*given: Any) -> List[Tensor]:
-        tensors, chosen = split(given[results:])
-        if routes(tensors):
-            found = kernel.backward(given[:results], *tensors, **chosen)
+    def gradients(*given: Any, **chosen: Any) -> List[Tensor]:
+        g_results, tensors = given[:results], given[results:]
+        if routes(tensors[0]):
+            found = kernel.backward(g_results, *tensors, **chosen)
         else:
-            needed = [learns(each) for each in tensors]
-            found = gradients_by(equations, tensors, needed, given[:results], chosen)
+            found = gradients_by(equations, tensors, [*map(learns, tensors)], g_results, chosen)
         return [each.contiguous() for each in found if each is not None]
 
-    def gradient_shapes(*given: Any) -> List[Tensor]:
-        return [torch.empty_like(each) for each in split(given[results:])[0] if learns(each)]
+    def gradient_shapes(*given: Any, **_: Any) -> List[Tensor]:
+        return [torch.empty_like(each) for each in given[results:] if learns(each)]
 
-    def keep(ctx: Any, inputs: Tuple[Any, ...], output: Any) -> None:
-        tensors, ctx.chosen = split(inputs)
-        ctx.save_for_backward(*tensors)
+    def keep(ctx: Any, inputs: Any, keyword_only_inputs: Dict[str, Any], output: Any) -> None:
+        ctx.chosen = keyword_only_inputs
+        ctx.save_for_backward(*inputs)
         ctx.set_materialize_grads(False)
 
     def backward(ctx: Any, *g_results: Optional[Tensor]) -> Tuple[Optional[Tensor], ...]:
         tensors = ctx.saved_tensors
-        found = iter(gradient(*g_results, *tensors, *ctx.chosen.values()))
-        each = [next(found) if learns(tensor) else None for tensor in tensors]
-        return (*each, *[None for _ in options])
+        found = iter(gradient(*g_results, *tensors, **ctx.chosen))
+        return tuple(next(found) if learns(tensor) else None for tensor in tensors)
 
     g_results = ", ".join(f"Tensor? g_{place}" for place in range(results))
     returned = "Tensor" if results == 1 else "(Tensor, Tensor)"
     operation = torch.library.custom_op(
-        name, forward, mutates_args=(), schema=f"({signature}) -> {returned}"
+        f"capsnmt::{name}",
+        forward,
+        mutates_args=(),
+        schema=f"({inputs}, *, {options}) -> {returned}",
     )
     gradient = torch.library.custom_op(
-        f"{name}_gradient",
+        f"capsnmt::{name}_gradient",
         gradients,
         mutates_args=(),
-        schema=f"({g_results}, {signature}) -> Tensor[]",
+        schema=f"({g_results}, {inputs}, *, {options}) -> Tensor[]",
     )
     operation.register_fake(shapes)
     gradient.register_fake(gradient_shapes)
@@ -124,7 +120,7 @@ def chosen(operator: str, backend: str, device_type: str, dtype: torch.dtype) ->
             and backend_obstacle(kernel.backend, device_type) is None
             and kernel.routes(device_type, dtype, ())
         ):
-            return name.partition("::")[2]
+            return name
     return None
 
 

@@ -53,8 +53,6 @@ class _BoundGradient(torch.autograd.Function):
 class _BoundGradientOfTangents(_BoundGradient):
     """The same for forward differentiation, which torch.compile cannot record."""
 
-    generate_vmap_rule = True
-
     @staticmethod
     def jvp(ctx: Any, tangent: Tensor) -> Tensor:
         return tangent.view_as(tangent)

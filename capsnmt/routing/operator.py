@@ -94,10 +94,7 @@ class Operator:
         tensors = (*own, *others[self.rows - 1 :])
         if is_traced():
             operation = in_graph.operation_for(self.name, backend, tensors)
-            if operation is None:
-                results = self.precise(*tensors, **options)
-            else:
-                results = operation(*tensors, *options.values())
+            results = (self.precise if operation is None else operation)(*tensors, **options)
         elif is_recording():
             trace: List[Tensor] = []
             results = self.precise(*tensors, **options, trace=trace)
