@@ -21,7 +21,7 @@ from capsnmt.models.transformer import CapsnmtTransformer
 from capsnmt.modules import cache
 from capsnmt.modules.observation import open_observer
 from capsnmt.modules.overrides import PROBABILITIES, hooked, inherits, overridden
-from capsnmt.routing.recording import is_recording
+from capsnmt.routing.recording import open_records
 
 Hypotheses = List[List[Dict[str, Tensor]]]
 REORDER = "reorder_incremental_state"
@@ -76,7 +76,7 @@ class Generator(SequenceGenerator):
             and self.temperature == 1
             and self.unk_penalty == 0
             and open_observer() is None
-            and not is_recording()
+            and open_records() is None
             and all(map(is_searchable, self.model.models))
         )
 

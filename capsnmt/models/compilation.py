@@ -17,7 +17,7 @@ from capsnmt.cli import ConfigurationError
 from capsnmt.modules.observation import open_observer
 from capsnmt.modules.overrides import hooked
 from capsnmt.routing.backend import compile_obstacle
-from capsnmt.routing.recording import is_recording
+from capsnmt.routing.recording import open_records
 from capsnmt.routing.tracing import is_traced
 
 Forward = Callable[..., Any]
@@ -54,7 +54,7 @@ def runs_compiled(stack: nn.Module) -> bool:
     """Return whether this pass of an encoder or decoder runs compiled."""
     if not (stack.compiles and stack.training):
         return False
-    observed = open_observer() is not None or is_recording()
+    observed = open_observer() is not None or open_records() is not None
     return not observed and not any(hooked(part) for part in stack.modules() if part is not stack)
 
 

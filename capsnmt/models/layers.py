@@ -26,7 +26,7 @@ from capsnmt.modules.drop_head import DropHead
 from capsnmt.modules.head_aggregation import HeadComposition, HeadGate, HeadMixing, HeadRouting
 from capsnmt.modules.layer_aggregation import LayerConnection
 from capsnmt.modules.observation import observe_attentions, open_observer
-from capsnmt.routing.recording import is_recording, record_routing
+from capsnmt.routing.recording import open_records, record_routing
 
 # fairseq 0.12.2's copies of a layer's weights for its evaluation fast path.
 FAST_PATH_COPIES = tuple(
@@ -158,15 +158,15 @@ class HostLayer(nn.Module):
 
 def measured_once() -> Tuple[ContextManager[Any], ContextManager[Any]]:
     """Return the contexts in which a checkpointed layer runs first, and again for nobody."""
-    observer, records = open_observer(), is_recording()
+    observer, records = open_observer(), open_records()
 
     @contextmanager
     def again() -> Iterator[None]:
         with ExitStack() as stack:
             if isinstance(observer, DisagreementRecord):
                 stack.enter_context(observe_attentions(observer.again()))
-            if records:
-                stack.enter_context(record_routing(apart=True))
+            if records is not None:
+                stack.enter_context(record_routing())
             yield
 
     return nullcontext(), again()

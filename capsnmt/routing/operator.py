@@ -25,7 +25,7 @@ from .backend import (
 from .checks import check_iterations
 from .inputs_kept import keep_inputs
 from .numerics import compute_dtype, rounded, without_autocast
-from .recording import append_record, is_recording
+from .recording import RoutingRecord, open_records
 from .tracing import is_traced, is_watched
 
 COMPILE_MINIMUM = 2**20
@@ -95,10 +95,10 @@ class Operator:
         if is_traced():
             operation = in_graph.operation_for(self.name, backend, tensors)
             results = (self.precise if operation is None else operation)(*tensors, **options)
-        elif is_recording():
+        elif (records := open_records()) is not None:
             trace: List[Tensor] = []
             results = self.precise(*tensors, **options, trace=trace)
-            append_record(self.name, [restore(C) for C in trace])
+            records.append(RoutingRecord(self.name, [restore(C) for C in trace]))
         else:
             add_kernels()
             name = check_backend(backend, votes.device.type)

@@ -3,7 +3,7 @@
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Iterator, List, Tuple
+from typing import Iterator, List, Optional
 
 from torch import Tensor
 
@@ -22,19 +22,17 @@ class RoutingRecord:
     coefficients: List[Tensor]
 
 
-_listeners: ContextVar[Tuple[List[RoutingRecord], ...]] = ContextVar(
-    "capsnmt_routing_records", default=()
+_open: ContextVar[Optional[List[RoutingRecord]]] = ContextVar(
+    "capsnmt_routing_records", default=None
 )
 
 
 @contextmanager
-def record_routing(apart: bool = False) -> Iterator[List[RoutingRecord]]:
+def record_routing() -> Iterator[List[RoutingRecord]]:
     """Record the coupling coefficients of every operator call inside the ``with`` block.
 
-    Blocks nest: a call is appended to the list of every enclosing block, unless the block is
-    ``apart`` from them, as when a layer runs again for its gradients. Recording ends with the
-    block, even on an exception, and holds for the current thread or async task only. Recorded
-    calls run on the eager backend.
+    Of nested blocks the innermost records. Recording ends with the block, even on an exception, and
+    holds for the current thread or async task only. Recorded calls run on the eager backend.
 
     >>> import torch
     >>> from capsnmt.routing import simple_routing
@@ -47,19 +45,13 @@ def record_routing(apart: bool = False) -> Iterator[List[RoutingRecord]]:
             [0.2500, 0.2500, 0.2500, 0.2500]])
     """
     records: List[RoutingRecord] = []
-    token = _listeners.set((*(() if apart else _listeners.get()), records))
+    token = _open.set(records)
     try:
         yield records
     finally:
-        _listeners.reset(token)
+        _open.reset(token)
 
 
-def is_recording() -> bool:
-    """Return whether a ``record_routing()`` block is open."""
-    return bool(_listeners.get())
-
-
-def append_record(operator: str, coefficients: List[Tensor]) -> None:
-    """Append one call's coefficients to the list of every open ``record_routing()`` block."""
-    for records in _listeners.get():
-        records.append(RoutingRecord(operator, list(coefficients)))
+def open_records() -> Optional[List[RoutingRecord]]:
+    """Return the list of the innermost open ``record_routing()`` block, if there is one."""
+    return _open.get()

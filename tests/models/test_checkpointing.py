@@ -57,13 +57,11 @@ def test_the_layers_that_run_again_are_recorded_once() -> None:
     counts, gradients = [], []
     for checkpointed in ((), ("--checkpoint-activations",)):
         routed = model(*flags, *checkpointed)
-        with record_routing() as outer:
-            with record_routing() as inner:
-                logits = forward(routed, *INPUTS)
-            logits.sum().backward()
-        counts += [len(outer), len(inner)]
+        with record_routing() as records:
+            forward(routed, *INPUTS).sum().backward()
+        counts.append(len(records))
         gradients.append([parameter.grad for parameter in routed.parameters()])
-    assert len({*counts}) == 1
+    assert counts[0] == counts[1] > 0
     torch.testing.assert_close(*gradients, rtol=0, atol=0)
 
 

@@ -153,7 +153,7 @@ def test_each_records_one_distribution_an_input_and_iteration_and_computes_the_s
             torch.testing.assert_close(mass, torch.ones(2, 3))
 
 
-def test_a_block_records_the_calls_in_it_and_in_blocks_inside_also_before_an_exception():
+def test_the_innermost_block_records_the_calls_in_it_also_before_an_exception():
     votes = random(2, 5, 3, 4, 1)
     with pytest.raises(KeyError), record_routing() as outer:  # noqa: PT012
         simple_routing(votes)
@@ -163,7 +163,7 @@ def test_a_block_records_the_calls_in_it_and_in_blocks_inside_also_before_an_exc
         raise KeyError
     simple_routing(votes)
     shapes = [[record.coefficients[0].shape for record in records] for records in (outer, inner)]
-    assert shapes == [[(2, 5, 3, 4), (3, 4), (5, 3, 4)], [(3, 4)]]
+    assert shapes == [[(2, 5, 3, 4), (5, 3, 4)], [(3, 4)]]
 
 
 def test_neither_a_call_that_fails_nor_another_thread_is_recorded():
