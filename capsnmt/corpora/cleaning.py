@@ -11,9 +11,10 @@ from typing import Callable, Dict, Iterator, List, Mapping, Sequence, Set, Tuple
 import numpy as np
 
 from capsnmt import records
-from capsnmt.cli import ConfigurationError
+from capsnmt.cli import ConfigurationError, say
 from capsnmt.corpora.parallel import chunk_of, lines_of, map_chunks, read_chunks, with_progress
 from capsnmt.corpora.recipe import Cleaning
+from capsnmt.forms import SHARE
 
 Pairs = List[Tuple[str, str]]
 Judge = Callable[[Cleaning, str, str], str]
@@ -69,10 +70,10 @@ def write_kept(
     return found
 
 
-def count_known(
-    text: Sequence[Path], others: Mapping[str, Sequence[Path]]
-) -> Dict[str, Tuple[int, int]]:
-    """Return how many pairs of other splits are pairs of a text too, and of how many.
+def warn_of_known(
+    name: str, text: Sequence[Path], others: Mapping[str, Sequence[Path]]
+) -> Dict[str, int]:
+    """Warn of pairs of other splits that are pairs of a text too; return how many each has.
 
     A sentence with several references is as many pairs, of which one is enough.
     """
@@ -82,14 +83,19 @@ def count_known(
     }
     every = set(chain.from_iterable(chain.from_iterable(splits.values())))
     known = every.intersection(zip(*map(_sentences, text)))
-    return {
-        split: (sum(not known.isdisjoint(pairs) for pairs in each), len(each))
-        for split, each in splits.items()
-    }
+    found: Dict[str, int] = {}
+    for split, rows in splits.items():
+        if count := sum(not known.isdisjoint(row) for row in rows):
+            found[split] = count
+            _warn(f"{count:,} of {len(rows):,} pairs of {split} are in {name} too")
+    return found
 
 
-def count_new(text: Path, others: Mapping[str, Path]) -> Dict[str, Tuple[int, int]]:
-    """Return how many words of other texts are in no sentence of a text, and of how many."""
+def warn_of_new_words(text: Path, others: Mapping[str, Path]) -> None:
+    """Warn of other texts most of whose words are in no sentence of the training text.
+
+    **D**: the reason is hardly another domain, but another language, script or case.
+    """
     words = {
         name: Counter(chain.from_iterable(map(str.split, _sentences(path))))
         for name, path in others.items()
@@ -97,22 +103,24 @@ def count_new(text: Path, others: Mapping[str, Path]) -> Dict[str, Tuple[int, in
     new = set(chain.from_iterable(words.values()))
     for sentence in _sentences(text):
         new.difference_update(sentence.split())
-    return {
-        name: (sum(each[word] for word in new), sum(each.values())) for name, each in words.items()
-    }
+    for name, each in words.items():
+        count, total = sum(each[word] for word in new), sum(each.values())
+        if count > total / 2:
+            _warn(
+                f"{count:,} of {total:,} words of {name} are in no training sentence; is it of "
+                f"this language, in the same script and case?"
+            )
 
 
-def count_copies(text: Sequence[Path]) -> Tuple[int, int]:
-    """Return how many pairs of a text have the same sentence on both sides, and of how many."""
+def warn_of_copies(text: Sequence[Path]) -> None:
+    """Warn if many training pairs have the same sentence on both sides."""
     equal = [*map(eq, *map(_sentences, text))]
-    return sum(equal), len(equal)
+    if sum(equal) > SHARE * len(equal):
+        _warn(f"{sum(equal):,} of {len(equal):,} training pairs have one text on both sides")
 
 
-def count_unrelated(text: Sequence[Path]) -> Tuple[int, int, int]:
-    """Return how many pairs of a text, in blocks, have lengths that say nothing of each other.
-
-    Also which is the first of them, from 1, and how many pairs there are.
-    """
+def warn_of_unrelated(name: str, text: Sequence[Path]) -> None:
+    """Warn of pairs of a text, in blocks, whose lengths say nothing of each other."""
     found = first = total = 0
     for chunk in read_chunks(*text):
         lengths = [[*map(len, lines_of(side))] for side in chunk]
@@ -123,7 +131,15 @@ def count_unrelated(text: Sequence[Path]) -> Tuple[int, int, int]:
             if related < RELATED:
                 found, first = found + size, first or total + 1
         total += size
-    return found, first, total
+    if found:
+        _warn(
+            f"{found:,} of {total:,} pairs of {name}, from {first:,} on, have sides of unrelated "
+            f"lengths; is each line the translation of the other?"
+        )
+
+
+def _warn(problem: str) -> None:
+    say(f"  WARNING: {problem}")
 
 
 def _sentences(path: Path) -> Iterator[str]:

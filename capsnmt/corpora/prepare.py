@@ -5,7 +5,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Callable, Dict, Iterator, List, Mapping, Optional, Tuple
+from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from capsnmt import records
 from capsnmt.cli import ConfigurationError, say
@@ -27,7 +27,6 @@ from capsnmt.files import (
     temporary_path,
     without_folders,
 )
-from capsnmt.forms import SHARE
 from capsnmt.steps import Step, StepRecords, run_step
 
 TOOLS = ("sacremoses", "jieba", "subword-nmt", "sentencepiece", *FAIRSEQS, "torch")
@@ -147,9 +146,8 @@ class Preparation:
             *(Address((url,)) for url in source.repacked),
         ]
         fix = "fetch it by other means and give its folder with --local"
-        if len(recipe.training_corpora()) > 1:
-            corpora = ", ".join(sorted(recipe.training_corpora()))
-            fix += f", or leave out a training corpus: --corpora with some of {corpora}"
+        if corpora := recipe.training_corpora():
+            fix += f", or leave out a training corpus: --corpora with some of {', '.join(corpora)}"
         return Step(
             f"fetch {name}",
             (self.folder / "sources" / name,),
@@ -309,46 +307,29 @@ class Preparation:
         return found
 
     def _known(self) -> Dict[str, int]:
-        """Warn of pairs that two splits have; return how many of each the model trains on.
+        """Warn of what is doubtful; return how many pairs of each set the model trains on.
 
         **D**: published sets stay as they are published, and a user's own as they were given. Text
-        is compared as the model reads it. Where most words are new, the reason is hardly another
-        domain, but another language, script or case.
+        is compared as the model reads it.
         """
         recipe, clean = self.recipe, self._files("clean", "train")
-        files = {
-            split: {it: self.folder / f"tokenised/{split}.{it}" for it in recipe.sides(split)}
+        sets: Dict[str, Sequence[Path]] = {
+            split: [self.folder / f"tokenised/{split}.{it}" for it in recipe.sides(split)]
             for split in recipe.subsets
             if split != "train"
         }
         for place, side in enumerate(recipe.languages):
-            texts = {f"{split}.{side}": sides[side] for split, sides in files.items()}
-            for name, (count, total) in cleaning.count_new(clean[place], texts).items():
-                if count > total / 2:
-                    say(
-                        f"  WARNING: {count:,} of {total:,} words of {name} are in no training "
-                        f"sentence; is it of this language, in the same script and case?"
-                    )
-        count, total = cleaning.count_copies(clean)
-        if count > SHARE * total:
-            say(f"  WARNING: {count:,} of {total:,} training pairs have one text on both sides")
-        known: Dict[str, int] = {}
-        left = {"train": clean, **{split: [*sides.values()] for split, sides in files.items()}}
-        for split, both in left.items():
-            count, start, total = cleaning.count_unrelated(both[:2])
-            if count:
-                say(
-                    f"  WARNING: {count:,} of {total:,} pairs of {split}, from {start:,} on, have "
-                    f"sides of unrelated lengths; is each line the translation of the other?"
-                )
-        for first in recipe.subsets:
-            text = left.pop(first)[:2]
-            for split, (count, total) in cleaning.count_known(text, left).items():
-                if count:
-                    if first == "train":
-                        known[split] = count
-                    say(f"  WARNING: {count:,} of {total:,} pairs of {split} are in {first} too")
-        return known
+            texts = {f"{split}.{side}": paths[place] for split, paths in sets.items()}
+            cleaning.warn_of_new_words(clean[place], texts)
+        cleaning.warn_of_copies(clean)
+        left: Dict[str, Sequence[Path]] = {"train": clean, **sets}
+        for split, paths in left.items():
+            cleaning.warn_of_unrelated(split, paths[:2])
+        known = {
+            split: cleaning.warn_of_known(split, left.pop(split)[:2], left)
+            for split in recipe.subsets
+        }
+        return known["train"]
 
     def _manifest(self, steps: List[Step], done: StepRecords) -> DataManifest:
         recipe, dropped = self.recipe, self._dropped(steps, done)
