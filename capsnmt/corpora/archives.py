@@ -1,6 +1,5 @@
 """Archives: copy their text members to files with names of our own, without trusting them."""
 
-import difflib
 import gzip
 import io
 import shutil
@@ -108,11 +107,9 @@ def copy_texts(archive: Text, patterns: Sequence[str], folder: Path) -> Dict[str
         outer, _, rest = pattern.partition(INSIDE)
         inner.setdefault(outer, []).append(rest)
     copies: Dict[str, Text] = {}
-    others: List[str] = []
     with _damage_is_one_line(archive.name):
         for name, opener in _members(archive.path):
             if not any(matches(name, outer) for outer in inner):
-                others.append(name)
                 continue
             copy = Text(folder / str(len(copies)), f"{archive.name}{INSIDE}{name}")
             copy = copies.setdefault(name, copy)  # of two members with one name the last counts
@@ -122,10 +119,8 @@ def copy_texts(archive: Text, patterns: Sequence[str], folder: Path) -> Dict[str
     for outer, rests in inner.items():
         found = [copies[name] for name in sorted(copies) if matches(name, outer)]
         if not found:
-            similar = difflib.get_close_matches(outer, others, n=3, cutoff=0)
             raise ConfigurationError(
-                f"{archive.name} has no member {outer}, but {', '.join(similar) or 'no other'}; "
-                f"give the recipe's version of the archive"
+                f"{archive.name} has no member {outer}; give the recipe's version of the archive"
             )
         nested = [rest for rest in rests if rest]
         if nested:

@@ -1,6 +1,7 @@
 """Recipes: YAML files that define a corpus and its preparation."""
 
 import re
+from collections import Counter
 from itertools import permutations, product
 from pathlib import Path
 from typing import Annotated, Any, Dict, Iterator, List, Literal, Optional, Sequence, Tuple, Union
@@ -196,31 +197,26 @@ def load_recipe(name: str, pair: Optional[str] = None) -> Recipe:
 
 def _problems(recipe: Recipe) -> Iterator[str]:
     """Yield what does not fit together in a recipe."""
-    taken = {"valid"} if recipe.valid_every else set()
-    if (
-        not {*NOT_TESTS} < {*recipe.splits, *recipe.held_out, *taken}
-        or "train" not in recipe.splits
-    ):
+    taken = ["valid"] if recipe.valid_every else []
+    made = Counter([*recipe.splits, *recipe.held_out, *taken])
+    if "train" not in recipe.splits or not {*NOT_TESTS} < made.keys():
         yield f"splits {', '.join(recipe.splits)}: train, valid and at least one test are needed"
-    made = [*recipe.splits, *recipe.held_out, *taken]
-    for split in dict.fromkeys(split for split in made if made.count(split) > 1):
+    for split in (split for split, count in made.items() if count > 1):
         yield f"{split} has more than one of splits, held-out and valid-every; keep one"
     if recipe.held_out and taken:
         yield "held-out and valid-every both take from the training pairs; keep one"
-    of_sides: Dict[str, Tuple[object, Sequence[str]]] = {
-        "tokenisers": (recipe.tokenisers, recipe.languages)
-    }
+    of_sides: List[Tuple[str, object, Sequence[str]]] = [
+        ("tokenisers", recipe.tokenisers, recipe.languages)
+    ]
     for split, pieces in recipe.splits.items():
         sides = recipe.sides(split)
         if len(sides) > 2 and split in NOT_TESTS:
             yield f"splits.{split} has {sides[2]}, and only test sets have references; remove it"
         for number, piece in enumerate(pieces):
+            keys = ("file", "members", *(["columns"] if piece.format in IN_COLUMNS else []))
             where = f"splits.{split}.{number}"
-            of_sides[f"{where}.file"] = piece.file, sides
-            of_sides[f"{where}.members"] = piece.members, sides
-            if piece.format in IN_COLUMNS:
-                of_sides[f"{where}.columns"] = piece.columns, sides
-    for key, (value, needed) in of_sides.items():
+            of_sides += [(f"{where}.{key}", getattr(piece, key), sides) for key in keys]
+    for key, value, needed in of_sides:
         for side in needed:
             if isinstance(value, dict) and side not in value:
                 yield f"{key} has none for {side}; add it"

@@ -35,10 +35,6 @@ def in_folders(folders: Sequence[str], name: str, checksum: str = "") -> List[Ad
     return [Address((f"{folder.rstrip('/')}/{name}",), checksum) for folder in folders]
 
 
-class _RefusedError(Exception):
-    """One address does not provide the file."""
-
-
 def has_checksum(path: Path, expected: str, packed: bool = False) -> bool:
     """Return whether a file has the checksum ``expected``: a SHA-256, or ``md5:`` and an MD5.
 
@@ -85,7 +81,7 @@ def download(path: Path, name: str, addresses: Sequence[Address], fix: str) -> N
             for left in path.parent.glob(f".{glob.escape(path.name)}.*"):
                 left.unlink()  # what had arrived from other addresses
             return
-        except _RefusedError as refused:
+        except ExecutionError as refused:
             answers.append(str(refused))
     tried = f"tried {'; '.join(answers)}" if answers else "the recipe has no address of it"
     raise ExecutionError(f"{name} could not be fetched: {tried}; {fix}")
@@ -94,12 +90,12 @@ def download(path: Path, name: str, addresses: Sequence[Address], fix: str) -> N
 def _check(path: Path, address: Address) -> None:
     url = address.urls[0] + (" ..." if len(address.urls) > 1 else "")
     if address.checksum and not has_checksum(path, address.checksum):
-        raise _RefusedError(f"{url} (its checksum is not {address.checksum})")
+        raise ExecutionError(f"{url} (its checksum is not {address.checksum})")
     if not address.checksum:
         try:
             check_complete(path)
         except ConfigurationError as error:
-            raise _RefusedError(f"{url} ({str(error).replace(f'{path}: ', '')})") from None
+            raise ExecutionError(f"{url} ({str(error).replace(f'{path}: ', '')})") from None
 
 
 def _fetch(url: str, path: Path) -> Path:
@@ -127,7 +123,7 @@ def _fetch(url: str, path: Path) -> Path:
             answer = type(error).__name__
     if not version.is_file():  # it cannot be resumed
         partial.unlink(missing_ok=True)
-    raise _RefusedError(f"{url} ({answer})")
+    raise ExecutionError(f"{url} ({answer})")
 
 
 def _transfer(url: str, partial: Path, version: Path) -> None:
