@@ -27,7 +27,6 @@ from capsnmt.checkpoints.load import (
     settings_of,
 )
 from capsnmt.cli import ConfigurationError, require, say, shown
-from capsnmt.configurations import SENTENCE_TASKS
 from capsnmt.corpora.prepared import PreparedData
 from capsnmt.files import bundled_folder, sha256
 from capsnmt.runs.finished import FinishedRun
@@ -46,6 +45,10 @@ LENGTHS = {"max_len_a": 1.0, "max_len_b": 200}
 MODEL_OF_SUBWORDS = {"subword_nmt": "bpe_codes", "sentencepiece": "sentencepiece_model"}
 # **D**: what only training uses is switched off, and this machine chooses the backend.
 OVERRIDES: Dict[str, Any] = {**WITHOUT_TRAINING, "eval_bleu": False, "routing_backend": "auto"}
+TRANSLATES = (
+    "give a translation model of capsnmt, or fairseq's transformer, and by --user-dir the plugin "
+    "of its training, if that was your own"
+)
 # settings that a checkpoint may lack: of the text, and of our model for one of fairseq's own
 ADDED = {
     *("source_tokeniser", "target_tokeniser", "bpe_codes", "sentencepiece_model"),
@@ -206,31 +209,14 @@ def _check_buildable(path: Path, model: Any, task: Any) -> None:
     **D**: fairseq evaluates settings of other models and tasks as Python; of these only the cutoff
     of the adaptive softmax, which must be numbers.
     """
-    if task in SENTENCE_TASKS:
-        raise ConfigurationError(
-            f"{path} has the task {task}; evaluate it by python -m capsnmt.sentences.evaluate"
-        )
-    if str(task) not in tasks.TASK_REGISTRY:
-        raise ConfigurationError(
-            f"{path} has the task {shown(task)}, which is none of capsnmt or fairseq; give the "
-            f"plugin of its training by --user-dir"
-        )
-    setup = getattr(tasks.TASK_REGISTRY[task], "setup_task", None)
+    setup = getattr(tasks.TASK_REGISTRY.get(str(task)), "setup_task", None)
     if getattr(setup, "__func__", None) is not TranslationTask.setup_task.__func__:
-        raise ConfigurationError(f"{path} has the task {task}; give a translation model")
+        raise ConfigurationError(f"{path} has the task {task}; {TRANSLATES}")
     settings = in_group(OmegaConf.to_container(model) if OmegaConf.is_config(model) else model)
     ours = MODEL_REGISTRY["capsnmt_transformer"]
     for name, kind in model_classes(settings).items():
-        if kind is type:
-            raise ConfigurationError(
-                f"{path} has the architecture {name}, which is none of capsnmt or fairseq; give "
-                f"the plugin of its training by --user-dir"
-            )
         if kind is not TransformerModel and not issubclass(kind, ours):
-            raise ConfigurationError(
-                f"{path} has the architecture {name}; give a translation model of capsnmt, or "
-                f"fairseq's transformer"
-            )
+            raise ConfigurationError(f"{path} has the architecture {name}; {TRANSLATES}")
     cutoff = settings.get("adaptive_softmax_cutoff")
     if isinstance(cutoff, str) and not re.fullmatch(r"[\d\s,.()\[\]]*", cutoff):
         raise ConfigurationError(

@@ -2,9 +2,8 @@
 
 import inspect
 import math
-from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any, Collection, Dict, List, Mapping, Optional, Sequence, Union
+from typing import Any, Collection, Dict, List, Mapping, NamedTuple, Optional, Sequence, Union
 
 from fairseq.hub_utils import GeneratorHubInterface
 
@@ -16,16 +15,14 @@ OF_CALLS = frozenset(inspect.signature(GeneratorHubInterface.generate).parameter
 SENTENCE_ENDS = frozenset(".!?;。！？；…")
 
 
-@dataclass(frozen=True)
-class Hypothesis:
+class Hypothesis(NamedTuple):
     """A translation of a line."""
 
     text: str  # raw
     score: float  # log-probability to base 2 over the length, as fairseq-generate prints it
 
 
-@dataclass(frozen=True)
-class Translation:
+class Translation(NamedTuple):
     """The translations of a line."""
 
     hypotheses: Sequence[Hypothesis]  # the best first

@@ -211,10 +211,10 @@ def test_a_mistake_is_one_line(
     for arguments, words in (
         ([unfinished], "has no finished run, scores.json is"),
         ([classifier], "classifies sentences; give a run that translates"),
-        ([tmp_path / "probe.pt", "--data", data], "has the task probing; evaluate it by python -m"),
+        ([tmp_path / "probe.pt", "--data", data], "has the task probing; give a translation"),
         ([tmp_path / "alone.pt", "--data", data], "alone.pt lacks 'best_loss', which fairseq"),
         ([tmp_path / "many.pt", "--data", data], "task translation_multi_simple_epoch; give a tr"),
-        ([tmp_path / "none.pt", "--data", data], "has the architecture None, which is none of"),
+        ([tmp_path / "none.pt", "--data", data], "has the architecture None; give a translat"),
         ([tmp_path / "diverged.pt", "--data", data], "fc1.bias has NaN or infinite weights, as"),
         ([last], "is not the folder of a run; give its data"),
         ([last, "--data", reverse], "translates from en to de, and the data are de-en; give"),
