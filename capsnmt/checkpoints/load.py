@@ -63,6 +63,10 @@ class DamagedError(CheckpointError):
     """A file that is not complete as torch writes it."""
 
 
+class UnreadError(CheckpointError):
+    """A file that may be whole, and is not read now: for want of memory, of a disk, of rights."""
+
+
 def safe_globals() -> Dict[str, Any]:
     """Return pickled name -> object of everything in fairseq's checkpoints beyond torch's own.
 
@@ -158,7 +162,7 @@ def load_checkpoint(path: PathLike) -> Dict[str, Any]:
             ) from None
         if isinstance(error, (MemoryError, OSError)) or "allocate memory" in str(error):
             fault = getattr(error, "strerror", None) or "out of memory"
-            raise CheckpointError(
+            raise UnreadError(
                 f"{path} cannot be loaded ({fault}); check the path, the disk and the memory"
             ) from None
         raise DamagedError(

@@ -10,6 +10,7 @@ from typing import Any, Dict, Optional, Tuple
 from capsnmt.checkpoints.load import (
     CheckpointError,
     DamagedError,
+    UnreadError,
     check_finite,
     in_group,
     load_checkpoint,
@@ -79,6 +80,8 @@ def recover(folder: Path) -> Tuple[int, int, Optional[str]]:
                 found = resumable(path)
                 if found > most:
                     most, best = found, path
+        except UnreadError:  # it may be the best
+            raise
         except CheckpointError as error:
             skipped.append(str(error).replace(f"{folder}/", "").partition(";")[0])
     more = f" (not from: {', '.join(skipped)})" if skipped else ""

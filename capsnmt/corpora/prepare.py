@@ -146,7 +146,7 @@ class Preparation:
             *(Address((url,)) for url in source.repacked),
         ]
         fix = "fetch it by other means and give its folder with --local"
-        if corpora := recipe.training_corpora():
+        if len(corpora := recipe.training_corpora()) > 1:
             fix += f", or leave out a training corpus: --corpora with some of {', '.join(corpora)}"
         return Step(
             f"fetch {name}",

@@ -170,8 +170,10 @@ def test_a_checkpoint_that_cannot_be_read_now_is_not_taken_for_damaged(
     last = tmp_path / "checkpoint_last.pt"
     torch.save({"model": {}, "optimizer_history": [{"num_updates": 3}]}, last)
     monkeypatch.setattr(torch, "load", Mock(side_effect=error))
-    with pytest.raises((CheckpointError, Stopped), match=expected):
-        recover(tmp_path)
+    for name in ("checkpoint1.pt", "checkpoint_last.pt"):  # nor is another one passed over
+        last = last.rename(tmp_path / name)
+        with pytest.raises((CheckpointError, Stopped), match=expected):
+            recover(tmp_path)
     monkeypatch.undo()
     assert recover(tmp_path) == (3, 0, None)
 
