@@ -110,17 +110,12 @@ def balance(examples: Iterable[Labelled], seed: int = 1) -> Dict[str, List[Tuple
     classes: Dict[str, List[Tuple[str, str]]] = {}
     for label, tokens in examples:
         classes.setdefault(label, []).append((label, " ".join(tokens)))
-    if len(classes) < 2:
+    size = min(map(len, classes.values()), default=0)
+    if len(classes) < 2 or size < HELD_OUT:
         raise ConfigurationError(
-            f"the text has examples of {len(classes)} classes, a probing task needs two or more; "
-            f"give more text"
-        )
-    rarest = min(classes, key=lambda label: len(classes[label]))
-    size = len(classes[rarest])
-    if size < HELD_OUT:
-        raise ConfigurationError(
-            f"class {rarest!r} has {size} sentences but needs {HELD_OUT}; give more text, other "
-            f"--length-bounds or a lower --first-rank"
+            f"the text has {len(classes)} class(es), the rarest of {size} sentence(s), where a "
+            f"task needs two of {HELD_OUT}; give more text, other --length-bounds or a lower "
+            f"--first-rank"
         )
     held_out = size // HELD_OUT
     splits: Dict[str, List[Tuple[str, str]]] = {"train": [], "valid": [], "test": []}
