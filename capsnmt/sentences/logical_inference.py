@@ -11,7 +11,6 @@ import functools
 import hashlib
 import random
 from collections import Counter
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Dict, Iterator, List, Sequence, Set, Tuple
@@ -28,6 +27,7 @@ TABLES: Dict[str, int] = {
 }
 RELATIONS = ("<", ">", "=", "^", "|", "v", "#")
 
+OPERATORS = ("not", "and", "or")
 STARTS, END = (*VARIABLES, "("), "the end"  # tokens that begin a sentence, and what follows it
 
 Pair = Tuple[str, str, str]
@@ -39,19 +39,16 @@ PER_PAIR = 4  # at most so many different variables in a pair: Bowman et al. 201
 FUTILE = 2000  # draws in a row without a new pair, after which the search ends
 
 
-@dataclass(frozen=True)
-class Proposition:
-    """A parsed sentence: its truth table and number of operators."""
-
-    table: int
-    operators: int
+def operators_of(sentence: str) -> int:
+    """Return the number of operators."""
+    return sum(token in OPERATORS for token in sentence.split())
 
 
-def parse(sentence: str) -> Proposition:
-    """Parse a sentence; a ``ValueError`` names the token that is not in the grammar.
+def parse(sentence: str) -> int:
+    """Return the truth table; a ``ValueError`` names the token that is not in the grammar.
 
-    >>> parse("( a ( and ( not b ) ) )").operators
-    2
+    >>> parse("( a ( or ( not a ) ) )") == ALWAYS
+    True
     """
     tokens = enumerate([*sentence.split(), END], 1)
 
@@ -62,30 +59,29 @@ def parse(sentence: str) -> Proposition:
             raise ValueError(f"token {place}: {token!r} where {wanted} should be")
         return token
 
-    def read(token: str) -> Proposition:
+    def read(token: str) -> int:
         if token != "(":
-            return Proposition(TABLES[token], 0)
+            return TABLES[token]
         token = take(*STARTS, "not")
         if token == "not":
             inner = read(take(*STARTS))
             take(")")
-            return Proposition(ALWAYS & ~inner.table, inner.operators + 1)
+            return ALWAYS & ~inner
         left = read(token)
         take("(")
         operator = take("and", "or")
         right = read(take(*STARTS))
         take(")")
         take(")")
-        table = left.table & right.table if operator == "and" else left.table | right.table
-        return Proposition(table, left.operators + right.operators + 1)
+        return left & right if operator == "and" else left | right
 
-    proposition = read(take(*STARTS))
+    table = read(take(*STARTS))
     take(END)
-    return proposition
+    return table
 
 
-def relation(left: Proposition, right: Proposition) -> str:
-    """Return the natural-logic relation between two propositions, over all assignments.
+def relation(p: int, q: int) -> str:
+    """Return the natural-logic relation between two truth tables, over all assignments.
 
     ``=`` equivalence, ``<`` and ``>`` entailment, ``^`` contradiction (negation), ``|`` non-
     exhaustive contradiction (alternation), ``v`` cover, ``#`` independence.
@@ -97,9 +93,8 @@ def relation(left: Proposition, right: Proposition) -> str:
         ValueError: one of them is always true or always false. MacCartney's relations are not
             defined for it, and it does not occur in the data of Bowman et al.
     """
-    if {left.table, right.table} & {0, ALWAYS}:
+    if {p, q} & {0, ALWAYS}:
         raise ValueError("the relation is undefined: a sentence is always true or always false")
-    p, q = left.table, right.table
     holds = {
         "=": p == q,
         "^": p == ALWAYS & ~q,
@@ -125,9 +120,11 @@ def read_file(folder: Path, part: str, operators: int) -> List[Example]:
         if label not in RELATIONS:
             example.reject(f"unknown relation {label!r}; choose from {' '.join(RELATIONS)}")
         try:
-            longest = max(parse(sentence).operators for sentence in sentences)
+            for sentence in sentences:
+                parse(sentence)
         except (ValueError, RecursionError) as error:
             example.reject(str(error))
+        longest = max(map(operators_of, sentences))
         if min(longest, MAX_OPERATORS) != operators:
             example.reject(
                 f"{longest} operators in the longer sentence, but the file is for {operators}"
@@ -169,7 +166,7 @@ def draw_sentence(operators: int, variables: Sequence[str], draw: random.Random)
     """
     if operators == 0:
         return draw.choice(variables)
-    operator = draw.choice(("not", "and", "or"))
+    operator = draw.choice(OPERATORS)
     if operator == "not":
         return f"( not {draw_sentence(operators - 1, variables, draw)} )"
     left = draw.randrange(operators)
@@ -194,7 +191,7 @@ def draw_pairs(operators: int, draw: random.Random) -> Iterator[Pair]:
         left, right = (draw_sentence(length, variables, draw) for length in lengths)
         p, q = parse(left), parse(right)
         unordered = (min(left, right), max(left, right))
-        if unordered in seen or {p.table, q.table} & {0, ALWAYS}:
+        if unordered in seen or {p, q} & {0, ALWAYS}:
             continue
         seen.add(unordered)
         futile = 0

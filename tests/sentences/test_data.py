@@ -13,7 +13,7 @@ import pytest
 from capsnmt.cli import ConfigurationError
 from capsnmt.sentences import build, logical_inference, senteval
 from capsnmt.sentences.build import balance, bigram_shift, sentence_length, word_content
-from capsnmt.sentences.logical_inference import parse, read_file, relation
+from capsnmt.sentences.logical_inference import operators_of, parse, read_file, relation
 from capsnmt.sentences.senteval import TASKS
 from tests.corpora.conftest import tree
 from tests.corpora.server import serving
@@ -113,9 +113,8 @@ def test_generated_pairs_agree_with_their_files_and_labels(logic: Path, tmp_path
         for number, found in enumerate(files):
             assert len(found) == size or number == 0
             for label, *pair in found:
-                left, right = map(parse, pair)
-                assert relation(left, right) == label
-                assert max(left.operators, right.operators) == number
+                assert relation(*map(parse, pair)) == label
+                assert max(map(operators_of, pair)) == number
                 assert len(set("abcdef") & {*" ".join(pair).split()}) <= 4
         seen[part] = {frozenset(pair) for found in files for _, *pair in found}
     assert seen["train"].isdisjoint(seen["test"]), "in either order"
