@@ -104,40 +104,30 @@ def check_published(path: Path, task: ProbingTask) -> None:
         )
 
 
-def made(manifest: Path) -> Dict[str, str]:
-    """Return the checksums of the files that were downloaded."""
-    known = records.read(manifest, Dict[str, Any]) if manifest.exists() else {}
-    return records.build(known.get("sha256", {}), Dict[str, str], f"{manifest}: sha256")
-
-
 def download(names: Sequence[str], folder: Path, folders: Sequence[str]) -> None:
     """Download the files of some tasks; those that are in the folder are checked only.
 
-    Where the manifest has all of them nothing is written: the folder may be another's.
+    Where all are there nothing is written: the folder may be another's.
     """
     from capsnmt.corpora import sources
 
-    fix = f"try again, or put it into {folder} by other means"
-    checksums = {}
-    manifest, waiting = folder / MANIFEST, f"waiting for another process that fetches into {folder}"
-    files = [require_task(name).file for name in names]
-    if all((folder / x).exists() and made(manifest).get(x) == sha256(folder / x) for x in files):
-        return
-    with locked(folder / ".lock", waiting):
-        for task in map(require_task, names):
-            path = folder / task.file
-            if path.exists():
-                check_published(path, task)
-            else:
-                addresses = sources.in_folders(folders, task.file)
-                with replacing(path) as part:
-                    sources.download(part, task.file, addresses, fix)
-                    check_published(part, task)
-            checksums[task.file] = sha256(path)
-            print(f"{path}: {', '.join(f'{mark} {n:,}' for mark, n in SIZES.items())}")
-        known = records.load(manifest) if manifest.exists() else {}  # of other tasks
-        checksums = {**made(manifest), **checksums}
-        records.write(manifest, {**known, "description": DESCRIPTION, "sha256": checksums})
+    fix, manifest = f"try again, or put it into {folder} by other means", folder / MANIFEST
+    tasks = {folder / TASKS[name].file: TASKS[name] for name in names}
+    if not all(path.exists() for path in (*tasks, manifest)):
+        with locked(folder / ".lock", f"waiting for another process that fetches into {folder}"):
+            for path, task in tasks.items():
+                if not path.exists():
+                    with replacing(path) as part:
+                        addresses = sources.in_folders(folders, task.file)
+                        sources.download(part, task.file, addresses, fix)
+                        check_published(part, task)
+            known = records.read(manifest, Dict[str, Any]) if manifest.exists() else {}
+            files = [path for task in TASKS.values() if (path := folder / task.file).exists()]
+            sums = {path.name: sha256(path) for path in files}
+            records.write(manifest, {**known, "description": DESCRIPTION, "sha256": sums})
+    for path, task in tasks.items():
+        check_published(path, task)
+        print(f"{path}: {', '.join(f'{mark} {n:,}' for mark, n in SIZES.items())}")
 
 
 @command
