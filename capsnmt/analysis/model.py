@@ -95,12 +95,10 @@ class AnalysedModel:
                 bar.update(len(numbers))
 
     def sample(self, sentences: int) -> "AnalysedModel":
-        """Return the model with some of its sentences, chosen at random, in batches as large."""
+        """Return the model with some of its sentences, chosen at random."""
         order = np.random.RandomState(self.scope.seed).permutation(len(self.dataset))
         drawn = order[np.isin(order, self.chosen)][:sentences]
-        lengths = lengths_of(self.dataset)
-        largest = max(len(numbers) * lengths[numbers].max() for numbers in self.numbers)
-        return replace(self, numbers=in_batches(self.dataset, drawn, largest))
+        return replace(self, numbers=in_batches(self.dataset, drawn, self.scope.max_tokens))
 
 
 def load(checkpoint: NamedCheckpoint, scope: Scope) -> AnalysedModel:

@@ -46,9 +46,9 @@ class Map:
 class Sentence:
     """Subwords of a sentence, and its maps."""
 
-    source: List[str] = field(default_factory=list)
-    inputs: List[str] = field(default_factory=list)  # of the decoder
-    target: List[str] = field(default_factory=list)  # what it predicts at each input
+    source: List[str]
+    inputs: List[str]  # of the decoder
+    target: List[str]  # what it predicts at each input
     attention: List[Map] = field(default_factory=list)
     coefficients: List[Map] = field(default_factory=list)
     loss: List[Map] = field(default_factory=list)
@@ -73,11 +73,20 @@ class Sentences(base.Analysis):
         count = model.scope.browser_sentences
         if not count:
             raise base.NotApplicableError("--browser-sentences is 0")
-        self.dictionaries = model.task.source_dictionary, model.task.target_dictionary
         lengths = lengths_of(model.dataset)
         short = [number for number in model.chosen if lengths[number] <= LONGEST]
         short = short or [min(model.chosen, key=lengths.__getitem__)]
-        self.kept: Dict[int, Sentence] = {number: Sentence() for number in short[:count]}
+        self.kept: Dict[int, Sentence] = {}
+        for number in short[:count]:
+            pair, task = model.dataset[number], model.task
+            source, target = (
+                [dictionary[int(i)] for i in ids if i != dictionary.pad()]
+                for dictionary, ids in (
+                    (task.source_dictionary, pair["source"]),
+                    (task.target_dictionary, pair["target"]),
+                )
+            )
+            self.kept[number] = Sentence(source, [target[-1], *target[:-1]], target)
         self.log_probs = partial(model.model.get_normalized_probs, log_probs=True)
         self.sentences = len(self.kept)
 
@@ -86,21 +95,9 @@ class Sentences(base.Analysis):
 
     def _in_batch(self, batch: base.Batch) -> Iterator[Tuple[int, Sentence]]:
         """Yield the kept sentences of a batch with their places in it."""
-        source, target = self.dictionaries
-        inputs = batch.sample["net_input"]
         for b, number in enumerate(batch.numbers):
             if number in self.kept:
-                sentence = self.kept[number]
-                if not sentence.source:
-                    sentence.source, sentence.inputs, sentence.target = (
-                        [dictionary[int(i)] for i in ids[b] if i != dictionary.pad()]
-                        for dictionary, ids in (
-                            (source, inputs["src_tokens"]),
-                            (target, inputs["prev_output_tokens"]),
-                            (target, batch.sample["target"]),
-                        )
-                    )
-                yield b, sentence
+                yield b, self.kept[number]
 
     def on_attention(self, call: base.AttentionCall) -> None:
         for b, sentence in self._in_batch(call.batch):
