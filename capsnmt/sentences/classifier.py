@@ -9,7 +9,7 @@ import torch
 from fairseq.dataclass import FairseqDataclass
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import BaseFairseqModel, register_model, register_model_architecture
-from fairseq.models.transformer import TransformerConfig
+from fairseq.models.transformer import Linear, TransformerConfig
 from fairseq.models.transformer.transformer_legacy import base_architecture
 from fairseq.utils import safe_getattr, safe_hasattr
 from torch import Tensor, nn
@@ -111,10 +111,7 @@ def multilayer_perceptron(widths: List[int], dropout: float) -> nn.Sequential:
     layers: List[nn.Module] = []
     for width, following in zip(widths, widths[1:]):
         layers += [nn.ReLU(), nn.Dropout(dropout)] if layers else []
-        linear = nn.Linear(width, following)
-        nn.init.xavier_uniform_(linear.weight)
-        nn.init.zeros_(linear.bias)
-        layers.append(linear)
+        layers.append(Linear(width, following))
     return nn.Sequential(*layers)
 
 

@@ -137,9 +137,8 @@ class ClassificationTask(FairseqTask):
 
     def encode(self, sentence: str) -> Tensor:
         """Return the indices of a sentence's tokens and of the end-of-sentence symbol."""
-        dictionary = self.source_dictionary
-        tokens = [dictionary.index(token) for token in self.segment(sentence)]
-        return torch.tensor([*tokens, dictionary.eos()])
+        known = self.source_dictionary.encode_line(sentence, self.segment, add_if_not_exist=False)
+        return known.long()
 
     def load_dataset(self, split: str, *args: Any, **kwargs: Any) -> None:
         """Read and encode a split: train, valid or test."""
