@@ -55,24 +55,16 @@ def refuse_decoder(args: Namespace) -> None:
     idle = decoder_options()
     expected = Namespace(**{k: v for k, v in vars(args).items() if k not in idle})
     base_architecture(expected)
-    for name, default in idle.items():
-        allowed = (default, getattr(expected, name, default))
-        if safe_hasattr(args, name) and getattr(args, name) not in allowed:
+    allowed = {name: [value, getattr(expected, name, value)] for name, value in idle.items()}
+    allowed["head_aggregation_attention"] = ["enc-self"]
+    allowed["layer_aggregation"] = [x for x in LAYER_AGGREGATIONS if x != "transparent"]
+    if getattr(args, "layer_aggregation", "none") != "none":
+        allowed["layer_aggregation_side"] = ["encoder"]
+    for name, values in allowed.items():
+        if safe_hasattr(args, name) and getattr(args, name) not in values:
             raise ConfigurationError(
                 f"{spelled(args, name)} has no effect, as a sentence classifier has no decoder; "
                 f"drop it"
-            )
-    choices = {
-        "head_aggregation_attention": ["enc-self"],
-        "layer_aggregation": [mode for mode in LAYER_AGGREGATIONS if mode != "transparent"],
-    }
-    if getattr(args, "layer_aggregation", "none") != "none":
-        choices["layer_aggregation_side"] = ["encoder"]
-    for name, chosen in choices.items():
-        if getattr(args, name, chosen[0]) not in chosen:
-            raise ConfigurationError(
-                f"{flag(name)} is {getattr(args, name)}, but a sentence classifier has no decoder; "
-                f"give {', '.join(word for word in chosen if word != 'none')} or drop the flag"
             )
 
 
