@@ -13,13 +13,6 @@ from capsnmt.files import check_file_name
 if TYPE_CHECKING:  # --help does not wait for torch
     from capsnmt.analysis.model import NamedCheckpoint
 
-# numbers of sentences, and the analyses of so many
-SIZES = {
-    "ablation_sentences": ("head_ablation", "layer_ablation"),
-    "ablation_translations": ("layer_bleu",),
-    "browser_sentences": ("sentences",),
-}
-
 
 def build_parser() -> argparse.ArgumentParser:
     """Build the parser of ``capsnmt-analyse``."""
@@ -116,7 +109,9 @@ def main(argv: List[str]) -> None:
     for name in only or ():
         if name not in ANALYSES:
             raise cli.ConfigurationError(f"--only is {name!r}; choose from {', '.join(ANALYSES)}")
-    for flag, of in SIZES.items():
+    sizes = {name: each.size for name, each in ANALYSES.items() if each.size}
+    for flag in sizes.values():
+        of = [name for name in sizes if sizes[name] == flag]
         if only and not {*of} & {*only} and given[flag] not in (0, parser.get_default(flag)):
             raise cli.ConfigurationError(
                 f"--{flag.replace('_', '-')} is {given[flag]}, which is of {' and '.join(of)}; add "

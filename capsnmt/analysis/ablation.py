@@ -46,13 +46,7 @@ class LossAblation(Analysis):
     the other analyses.
     """
 
-    size = "ablation_sentences"  # the setting of the size of the sample
-
-    def __init__(self, model: Any) -> None:
-        super().__init__(model)
-        if not getattr(model.scope, self.size):
-            raise NotApplicableError(f"--{self.size.replace('_', '-')} is 0")
-        self.losses: Dict[Key, Tensor] = {}
+    size = "ablation_sentences"
 
     def replacements(self, model: Any) -> Iterator[Replacement]:
         """Yield every part that is replaced in turn."""

@@ -126,8 +126,11 @@ class Analysis:
     name: ClassVar[str]  # of the CSV file, of --only and in the template of the page
     columns: ClassVar[Sequence[str]]  # of the CSV file, after ``system``
     plots: ClassVar[Sequence[PointsByLayer]] = ()
+    size: ClassVar[str] = ""  # the flag with the number of its sentences, if it has its own
 
     def __init__(self, model: AnalysedModel) -> None:
+        if self.size and not getattr(model.scope, self.size):
+            raise NotApplicableError(f"--{self.size.replace('_', '-')} is 0")
         self.sentences = len(model.chosen)  # that it is about
         self.means: Dict[str, StreamingMeans] = defaultdict(StreamingMeans)  # by what is measured
 

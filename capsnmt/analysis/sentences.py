@@ -67,17 +67,15 @@ class Sentences(base.Analysis):
 
     name = "sentences"
     columns = ("sentence", "side", "position", "token", "loss")
+    size = "browser_sentences"
 
     def __init__(self, model: Any) -> None:
         super().__init__(model)
-        count = model.scope.browser_sentences
-        if not count:
-            raise base.NotApplicableError("--browser-sentences is 0")
         lengths = lengths_of(model.dataset)
         short = [number for number in model.chosen if lengths[number] <= LONGEST]
         short = short or [min(model.chosen, key=lengths.__getitem__)]
         self.kept: Dict[int, Sentence] = {}
-        for number in short[:count]:
+        for number in short[: model.scope.browser_sentences]:
             pair, task = model.dataset[number], model.task
             source, target = (
                 [dictionary[int(i)] for i in ids if i != dictionary.pad()]
