@@ -40,15 +40,13 @@ def read_fields(path: Path, fields: Sequence[str]) -> Iterator[Tuple[int, List[s
     """Yield the number and fields of each line of a plain or gzipped table without header."""
     for number, line in enumerate(read_lines(path), 1):
         values = [value.strip() for value in line.split("\t")]  # "NN " is no other class than "NN"
+        problem = ""
         if len(values) != len(fields):
-            raise ConfigurationError(
-                f"{path}, line {number}: {len(values) - 1} tabs: a line is {' TAB '.join(fields)}"
-            )
-        for name, value in zip(fields, values):
-            if not value:
-                raise ConfigurationError(
-                    f"{path}, line {number}: the {name} is empty; remove the line"
-                )
+            problem = f"{len(values) - 1} tabs: a line is {' TAB '.join(fields)}"
+        elif not all(values):
+            problem = f"the {fields[values.index('')]} is empty; remove the line"
+        if problem:
+            raise ConfigurationError(f"{path}, line {number}: {problem}")
         yield number, values
 
 
