@@ -9,7 +9,7 @@ import torch
 from omegaconf import OmegaConf
 
 from capsnmt import records
-from capsnmt.checkpoints.load import check_finite, load_trained, model_classes
+from capsnmt.checkpoints.load import check_finite, in_group, load_trained, model_classes
 from capsnmt.cli import ConfigurationError, OneLineParser, check_output_file, comma_list, command
 from capsnmt.configurations import SENTENCE_TASKS
 from capsnmt.host import load_plugin
@@ -33,24 +33,20 @@ def load_classifier(path: Path, data: Optional[Path] = None) -> Tuple[Any, Any, 
     state = load_trained(path)
     check_finite(state["model"], path)
     cfg = state.get("cfg") or {}
-    settings = dict(cfg.get("task") or {})
+    settings, arguments = ({**in_group(cfg.get(group))} for group in ("task", "model"))
+    name, kinds = settings.get("_name"), model_classes(arguments)
+    if name not in SENTENCE_TASKS or not all(
+        issubclass(kind, SentenceClassifier) for kind in kinds.values()
+    ):
+        raise ConfigurationError(
+            f"{path} has the task {name} and the architecture {', '.join(kinds)}; give a sentence "
+            f"classifier, of --task {' or '.join(SENTENCE_TASKS)}"
+        )
     if data is not None:
         settings["data"] = str(data)
-    name = settings.get("_name")
-    if name not in SENTENCE_TASKS:
-        raise ConfigurationError(
-            f"{path} is a checkpoint of --task {name}, not of a sentence classifier; give one of "
-            f"--task probing or --task logical_inference"
-        )
-    args = Namespace(**cfg["model"]) if isinstance(cfg["model"], dict) else cfg["model"]
-    for architecture, kind in model_classes(vars(args)).items():
-        if not issubclass(kind, SentenceClassifier):
-            raise ConfigurationError(
-                f"{path} has the architecture {architecture}; give a sentence classifier"
-            )
     task = tasks.setup_task(OmegaConf.create(settings))
     task.load_state_dict(state.get("task_state") or {})
-    model = task.build_model(args)
+    model = task.build_model(Namespace(**arguments))
     model.load_state_dict(state["model"], strict=True)
     updates = (state.get("optimizer_history") or [{}])[-1].get("num_updates", 0)
     return model.eval(), task, int(updates)
