@@ -74,19 +74,16 @@ def read_task(folder: Path, name: str) -> Dict[str, List[Example]]:
         f"fetch SentEval's with python -m capsnmt.sentences.senteval --tasks {name} --output "
         f"{folder}, or make your own with python -m capsnmt.sentences.build",
     )
-    splits: Dict[str, List[Example]] = {split: [] for split in SPLITS}
-    of_mark = {mark: split for split, mark in SPLITS.items()}
+    found: Dict[str, List[Example]] = {mark: [] for mark in SPLITS.values()}
     for number, (mark, label, sentence) in read_fields(path, FIELDS):
         example = Example((sentence,), label, length_class(sentence), path, number)
-        if mark not in of_mark:
+        if mark not in found:
             example.reject(f"unknown split {mark!r}; give {FIELDS[0]}")
-        splits[of_mark[mark]].append(example)
-    for split, examples in splits.items():
-        if not examples:
-            raise ConfigurationError(
-                f"{path}: no {split} split: no line begins with {SPLITS[split]}"
-            )
-    return splits
+        found[mark].append(example)
+    for split, mark in SPLITS.items():
+        if not found[mark]:
+            raise ConfigurationError(f"{path}: no {split} split: no line begins with {mark}")
+    return {split: found[mark] for split, mark in SPLITS.items()}
 
 
 def check_published(path: Path, task: ProbingTask) -> None:
