@@ -1,13 +1,13 @@
 """The switches of the composable Transformer, grouped by mechanism, and their choices."""
 
 from dataclasses import dataclass
-from typing import Any, Dict, Iterator, Optional, Tuple, Type
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple, Type
 
 from fairseq.dataclass import FairseqDataclass
 
 from capsnmt.models.precision import AUTOCASTS
 from capsnmt.models.selection import ATTENTIONS, ATTENTIONS_OF
-from capsnmt.models.switches import Excluded, Values, changed_effects, defaults_of, switch
+from capsnmt.models.switches import Exclusion, Values, changed_effects, defaults_of, switch
 from capsnmt.modules.algorithms import COEFFICIENTS, OF_HEADS, OF_LAYERS
 from capsnmt.modules.capsule_attention import DECODER_ROUTINGS, ENCODER_ROUTINGS
 from capsnmt.modules.head_aggregation import HEAD_AGGREGATIONS
@@ -26,26 +26,14 @@ ENC_DEC = {"head_aggregation_attention": ("enc-dec",)}
 LAYERS = {"layer_aggregation": LAYER_AGGREGATIONS[1:]}
 ROUTES_LAYERS = {"layer_aggregation": tuple(OF_LAYERS)}
 TRANSPARENT = {"layer_aggregation": ("transparent",)}
-OF_ENCODER = {"layer_aggregation_side": ("encoder", "both")}
-OF_DECODER = {"layer_aggregation_side": ("decoder", "both")}
+OF_SIDE = {"layer_aggregation_side": ("decoder", "both")}
+OF_DECODER = {**LAYERS, **OF_SIDE}
 MULTI_LAYER = {"mlmha": VARIANTS}
+FUSES: Values = {"surface_fusion": ()}
 ENCODER_CAPSULES = {"capsule_routing_encoder": ENCODER_ROUTINGS[1:]}
 DECODER_CAPSULES = {"capsule_routing_decoder": DECODER_ROUTINGS[1:]}
-ROUTES = (ROUTES_HEADS, ROUTES_LAYERS, ENCODER_CAPSULES, DECODER_CAPSULES)
-
-NO_CROSS_ATTENTION = "there is no encoder-decoder attention"
-ONE_SOURCE = "the keys are not the encoder's output alone"
-NOT_QUANTISED = "the projections of several sources are not quantised"
-NAMES = "fairseq's noise does not find its weights by their names"
-NOT_PLAIN = "fairseq quantises plain linear maps only, and W^up is none"
-AGAIN = "layers run again from outside of the graph"
-FP16 = ("memory_efficient_fp16", "fp16")  # the first sets the second
-PRUNED = "pruning removes layers that are read"
-RENUMBERED = "pruning renumbers the layers that are named"
-NOT_EM = [name for name, each in {**OF_HEADS, **OF_LAYERS}.items() if not each.reads_activation]
-ONLY_EM = "only EM routing can have them"
-ANEW = "of every update are drawn anew"
-READ = "it reads every layer on the way"
+CAPSULES = (ENCODER_CAPSULES, DECODER_CAPSULES)
+ROUTES = (ROUTES_HEADS, ROUTES_LAYERS, *CAPSULES)
 
 
 def list_of_layers(side: str, needs: Values) -> Any:
@@ -54,7 +42,6 @@ def list_of_layers(side: str, needs: Values) -> Any:
         "all",
         f"{side} layers it applies to: all, or 1-based lists and ranges: 1,4-6",
         needs=[needs],
-        excludes=[Excluded(f"{side}_layers_to_keep", RENUMBERED)],
         of_decoder=side == "decoder",
     )
 
@@ -79,12 +66,6 @@ class RoutingConfig(FairseqDataclass):
             {"head_aggregation": ("em",), "routing_iterations": (1,)},
             {"layer_aggregation": ("em-routing",), "routing_iterations": (1,)},
         ],
-        excludes=[
-            Excluded("head_aggregation", ONLY_EM, values=NOT_EM),
-            Excluded("layer_aggregation", ONLY_EM, values=NOT_EM),
-            Excluded("capsule_routing_encoder", ONLY_EM),
-            Excluded("capsule_routing_decoder", ONLY_EM),
-        ],
     )
     routing_backend: str = switch(
         "auto",
@@ -102,24 +83,12 @@ class HeadAggregationConfig(FairseqDataclass):
         "linear",
         "aggregation of attention heads: {}; linear is the Transformer's output projection",
         choices=HEAD_AGGREGATIONS,
-        excludes=[
-            Excluded(
-                "quant_noise_pq", "routed heads have no output projection to quantise", ROUTES_HEADS
-            ),
-            Excluded("quant_noise_scalar", NAMES, {"head_aggregation": ("talking", "composed")}),
-            Excluded(
-                "quantization_config_path",
-                "beta_a and beta_u are not quantised",
-                {"head_aggregation": ("em",)},
-            ),
-        ],
     )
     head_aggregation_attention: str = switch(
         "enc-self",
         "attentions it applies to: comma-separated list of {}",
         words=ATTENTIONS,
         needs=[HEADS],
-        excludes=[Excluded("no_cross_attention", NO_CROSS_ATTENTION, ENC_DEC)],
     )
     head_aggregation_encoder_layers: str = list_of_layers(
         "encoder", {**HEADS, "head_aggregation_attention": ATTENTIONS_OF["encoder"]}
@@ -164,35 +133,7 @@ class LayerAggregationConfig(FairseqDataclass):
     """Aggregation of a stack's layers (Dou et al. 2019)."""
 
     layer_aggregation: str = switch(
-        "none",
-        "aggregation of a stack's layers: {}",
-        choices=LAYER_AGGREGATIONS,
-        excludes=[
-            Excluded(
-                "mlmha", "both decide what the encoder hands to each decoder layer", TRANSPARENT
-            ),
-            Excluded("no_cross_attention", NO_CROSS_ATTENTION, TRANSPARENT),
-            Excluded("cross_self_attention", ONE_SOURCE, TRANSPARENT),
-            Excluded("encoder_layers_to_keep", PRUNED, OF_ENCODER),
-            Excluded("decoder_layers_to_keep", PRUNED, OF_DECODER),
-            Excluded(
-                "decoder_layers_to_keep",
-                "each layer of the decoder has a mixture of its own",
-                TRANSPARENT,
-            ),
-            Excluded("quant_noise_scalar", NAMES, {"layer_aggregation": ("dlcl", "dense")}),
-            Excluded(
-                "base_layers", "base layers are no layers of the aggregated decoder", OF_DECODER
-            ),
-            *(
-                Excluded(
-                    fp16,
-                    "the gradients of its weights overflow fp16 (--autocast bf16 does not)",
-                    {"layer_aggregation": OVERFLOW_FP16},
-                )
-                for fp16 in FP16
-            ),
-        ],
+        "none", "aggregation of a stack's layers: {}", choices=LAYER_AGGREGATIONS
     )
     layer_aggregation_side: str = switch(
         "both", "stacks it applies to: {}; transparent: encoder", choices=SIDES, needs=[LAYERS]
@@ -220,18 +161,7 @@ class MultiLayerAttentionConfig(FairseqDataclass):
     """Encoder-decoder attention over several encoder layers (Ampomah et al. 2020)."""
 
     mlmha: str = switch(
-        "none",
-        "multi-layer multi-head attention: {}",
-        choices=("none", *VARIANTS),
-        excludes=[
-            Excluded("no_cross_attention", NO_CROSS_ATTENTION),
-            Excluded("cross_self_attention", ONE_SOURCE),
-            Excluded("encoder_layers_to_keep", PRUNED),
-            Excluded("quant_noise_pq", NOT_QUANTISED),
-            Excluded("quant_noise_scalar", NOT_QUANTISED),
-            Excluded("quantization_config_path", NOT_QUANTISED),
-        ],
-        of_decoder=True,
+        "none", "multi-layer multi-head attention: {}", choices=("none", *VARIANTS), of_decoder=True
     )
     mlmha_sources: int = switch(
         0,
@@ -256,15 +186,6 @@ class SurfaceFusionConfig(FairseqDataclass):
         0.0,
         "1 - lambda, the weight of the words that an attention to the source embeddings predicts; "
         "the authors use 0.2",
-        excludes=[
-            Excluded("no_cross_attention", NO_CROSS_ATTENTION),
-            Excluded("cross_self_attention", ONE_SOURCE),
-            Excluded("adaptive_softmax_cutoff", "two full distributions are fused"),
-            *(
-                Excluded(noise, "its attention is not quantised")
-                for noise in ("quant_noise_pq", "quant_noise_scalar", "quantization_config_path")
-            ),
-        ],
         of_decoder=True,
     )
 
@@ -274,23 +195,10 @@ class CapsuleRoutingConfig(FairseqDataclass):
     """Capsule-routing self-attention (Duan et al. 2020)."""
 
     capsule_routing_encoder: str = switch(
-        "none",
-        "routing of encoder self-attention: {}",
-        choices=ENCODER_ROUTINGS,
-        excludes=[
-            Excluded(
-                "quant_noise_scalar", NOT_PLAIN, {"capsule_routing_encoder": ("vertical", "both")}
-            )
-        ],
+        "none", "routing of encoder self-attention: {}", choices=ENCODER_ROUTINGS
     )
     capsule_routing_decoder: str = switch(
-        "none",
-        "routing of decoder self-attention: {}",
-        choices=DECODER_ROUTINGS,
-        excludes=[
-            Excluded("cross_self_attention", "the keys are not the decoder's positions alone")
-        ],
-        of_decoder=True,
+        "none", "routing of decoder self-attention: {}", choices=DECODER_ROUTINGS, of_decoder=True
     )
     capsule_routing_encoder_layers: str = list_of_layers("encoder", ENCODER_CAPSULES)
     capsule_routing_decoder_layers: str = list_of_layers("decoder", DECODER_CAPSULES)
@@ -304,10 +212,6 @@ class PrecisionConfig(FairseqDataclass):
         "none",
         "precision of the matrix products: {}; none keeps the parameters' precision",
         choices=AUTOCASTS,
-        excludes=[
-            Excluded(other, "both choose the precision")
-            for other in ("amp", *FP16, "memory_efficient_bf16", "bf16")
-        ],
     )
 
 
@@ -316,19 +220,7 @@ class CompilationConfig(FairseqDataclass):
     """Compilation of encoder and decoder."""
 
     compile: bool = switch(
-        False,
-        "train encoder and decoder compiled by torch.compile, as one graph each",
-        excludes=[
-            Excluded("encoder_layerdrop", f"the layers {ANEW}"),
-            Excluded("decoder_layerdrop", f"the layers {ANEW}"),
-            Excluded("offload_activations", AGAIN),  # it sets the next one
-            Excluded("checkpoint_activations", AGAIN),
-            Excluded("quant_noise_pq", f"the weights {ANEW}"),
-            Excluded("quant_noise_scalar", f"the weights {ANEW}"),
-            Excluded("base_layers", "base layers exchange tokens between GPUs"),
-            Excluded("criterion", READ, values=["label_smoothed_cross_entropy_with_disagreement"]),
-            Excluded("disagreement", READ),  # of a sentence classifier
-        ],
+        False, "train encoder and decoder compiled by torch.compile, as one graph each"
     )
 
 
@@ -337,12 +229,7 @@ class InitialisationConfig(FairseqDataclass):
     """Initial parameters from a checkpoint (Dou et al. 2019 started from a trained baseline)."""
 
     init_from: Optional[str] = switch(
-        None,
-        "checkpoint to initialise from: loads every tensor of equal name and shape",
-        excludes=[
-            Excluded(other, "the latter replaces every parameter")
-            for other in ("finetune_from_model", "continue_once")
-        ],
+        None, "checkpoint to initialise from: loads every tensor of equal name and shape"
     )
 
 
@@ -362,6 +249,59 @@ MECHANISMS: Tuple[Type[FairseqDataclass], ...] = (
     CompilationConfig,
     InitialisationConfig,
 )
+
+NOT_EM = [name for name, each in {**OF_HEADS, **OF_LAYERS}.items() if not each.reads_activation]
+NOT_RANDOM: List[Values] = [{"head_aggregation": NOT_EM}, {"layer_aggregation": NOT_EM}, *CAPSULES]
+SYSTEMS: List[Values] = [HEADS, LAYERS, MULTI_LAYER, FUSES, *CAPSULES]
+OF_SOURCE: List[Values] = [TRANSPARENT, MULTI_LAYER, FUSES]
+LISTS: List[Values] = [
+    {f"{mechanism}_{side}_layers": ()}
+    for mechanism in ("head_aggregation", "capsule_routing")
+    for side in ("encoder", "decoder")
+]
+PRUNED = ("encoder_layers_to_keep", "decoder_layers_to_keep")
+QUANTISED = ("quant_noise_pq", "quant_noise_scalar", "quantization_config_path")
+FP16 = ("memory_efficient_fp16", "fp16")  # the first sets the second, as of activations below
+NO_GRAPH = (
+    *("encoder_layerdrop", "decoder_layerdrop", "quant_noise_pq", "quant_noise_scalar"),
+    *("offload_activations", "checkpoint_activations", "base_layers", "disagreement"),
+)
+READS_INSIDE = {"criterion": ("label_smoothed_cross_entropy_with_disagreement",)}
+GRAPH = "a graph is the same in every update, and nothing reads its inside"
+EXCLUSIONS: Sequence[Exclusion] = [
+    (NOT_RANDOM, ["routing_coefficients"], "only EM routing can have them"),
+    ([{**TRANSPARENT, **OF_SIDE}], ["layer_aggregation_side"], "it mixes the encoder's layers"),
+    ([TRANSPARENT], ["mlmha"], "both decide what the encoder hands to each decoder layer"),
+    ([ENC_DEC, *OF_SOURCE], ["no_cross_attention"], "there is no encoder-decoder attention"),
+    (OF_SOURCE, ["cross_self_attention"], "the keys are not the encoder's output alone"),
+    (
+        [DECODER_CAPSULES],
+        ["cross_self_attention"],
+        "the keys are not the decoder's positions alone",
+    ),
+    ([FUSES], ["adaptive_softmax_cutoff"], "two full distributions are fused"),
+    (SYSTEMS, QUANTISED, "fairseq quantises its own Transformer only"),
+    ([LAYERS, MULTI_LAYER, *LISTS], PRUNED, "pruning removes or renumbers layers that are read"),
+    ([OF_DECODER], ["base_layers"], "base layers are no layers of the aggregated decoder"),
+    (
+        [{"layer_aggregation": OVERFLOW_FP16}],
+        FP16,
+        "the gradients of its weights overflow fp16 (--autocast bf16 does not)",
+    ),
+    (
+        [{"autocast": ()}],
+        ["amp", *FP16, "memory_efficient_bf16", "bf16"],
+        "both choose the precision",
+    ),
+    ([{"compile": ()}], NO_GRAPH, GRAPH),
+    ([READS_INSIDE], ["compile"], GRAPH),
+    (
+        [{"init_from": ()}],
+        ["finetune_from_model", "continue_once"],
+        "the latter replaces every parameter",
+    ),
+]
+"""Settings, the options that each of them excludes, and why."""
 
 
 def defaults() -> Dict[str, Any]:

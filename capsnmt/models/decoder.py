@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from capsnmt.models.attention import Hosted, IncrementalState
 from capsnmt.models.compilation import compiled, runs_compiled
-from capsnmt.models.layers import TransformerDecoderLayer, shard_layer
+from capsnmt.models.layers import TransformerDecoderLayer
 from capsnmt.models.precision import autocast_of
 from capsnmt.models.stacks import Stack, attention_masks, kept_layers, reads_padding, run_layer
 from capsnmt.modules.overrides import inherits, overridden
@@ -43,7 +43,7 @@ class TransformerDecoder(Stack, TransformerDecoderBase):
             state_dict.pop(f"{name}.output_projection.weight", None)
 
     def build_decoder_layer(self, cfg: Any, no_encoder_attn: bool = False) -> nn.Module:
-        return shard_layer(TransformerDecoderLayer(cfg, next(self.numbers), no_encoder_attn), cfg)
+        return TransformerDecoderLayer(cfg, next(self.numbers), no_encoder_attn)
 
     def extract_features_scriptable(
         self,

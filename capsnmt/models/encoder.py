@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from capsnmt.cli import ConfigurationError
 from capsnmt.models.compilation import compiled, require_compiler, runs_compiled
-from capsnmt.models.layers import TransformerEncoderLayer, shard_layer
+from capsnmt.models.layers import TransformerEncoderLayer
 from capsnmt.models.precision import autocast_of, require_trainable
 from capsnmt.models.stacks import Stack, attention_masks, kept_layers, reads_padding, run_layer
 from capsnmt.modules.autocast import autocast_dtype
@@ -49,7 +49,7 @@ class TransformerEncoder(Stack, TransformerEncoderBase):
         return aggregates or self.num_sources > 1 or self.masked_source > 0
 
     def build_encoder_layer(self, cfg: Any) -> nn.Module:
-        return shard_layer(TransformerEncoderLayer(cfg, next(self.numbers)), cfg)
+        return TransformerEncoderLayer(cfg, next(self.numbers))
 
     def train(self, mode: bool = True) -> "TransformerEncoder":
         if mode and self.masked_source:

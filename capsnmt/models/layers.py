@@ -4,8 +4,6 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any, ContextManager, Dict, Iterator, Optional, Sequence, Tuple
 
 import torch
-from fairseq.distributed import fsdp_wrap
-from fairseq.modules.quant_noise import quant_noise
 from fairseq.modules.transformer_layer import (
     TransformerDecoderLayerBase,
     TransformerEncoderLayerBase,
@@ -49,9 +47,7 @@ def finish_attention(attention: Attention, cfg: Any, role: str, layer: int) -> N
     if not aggregates_heads(cfg, role, layer):
         return
     if cfg.head_aggregation == "gated":
-        noise = cfg.quant_noise
         attention.head_gate = HeadGate(attention.embed_dim, attention.call_heads())
-        quant_noise(attention.head_gate.projection, noise.pq, noise.pq_block_size)
     elif cfg.head_aggregation == "talking":
         attention.score_mixing = HeadMixing(attention.call_heads())
         attention.weight_mixing = HeadMixing(attention.call_heads())
@@ -215,10 +211,3 @@ class TransformerDecoderLayer(HostLayer, TransformerDecoderLayerBase):
         if cfg.layer_aggregation == "transparent":
             return HostedBlockAttention(*sizes, block=self.number - 1, **settings)
         return HostedAttention(*sizes, cross=True, **settings)
-
-
-def shard_layer(layer: nn.Module, cfg: Any) -> nn.Module:
-    """Shard a layer, as fairseq does: a checkpointed layer alone, whatever its size."""
-    return fsdp_wrap(
-        layer, min_num_params=0 if cfg.checkpoint_activations else cfg.min_params_to_wrap
-    )

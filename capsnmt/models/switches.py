@@ -1,13 +1,13 @@
-"""Switches: options of the command line that say what they allow, need and exclude.
+"""Switches: options of the command line that say what they allow and need.
 
 A switch is a field of a dataclass of fairseq, declared by :func:`switch`. Its help text, its checks
-and the tests' tables come from the declaration. Checks of several switches at once that no
-declaration can say are in :mod:`capsnmt.models.validation`.
+and the tests' tables come from the declaration. What excludes it is a row of a table
+(:data:`Exclusion`), and what depends on the sizes of a model in :mod:`capsnmt.models.validation`.
 """
 
 import math
 from dataclasses import dataclass, field, fields
-from typing import Any, Dict, FrozenSet, Iterator, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, FrozenSet, Iterable, Iterator, Mapping, Optional, Sequence, Tuple
 
 from fairseq.utils import safe_getattr
 
@@ -19,7 +19,15 @@ Values = Mapping[str, Sequence[Any]]
 No values: all that switch something on.
 """
 
-OFF = (None, False, 0, "", "none")
+Exclusion = Tuple[Sequence[Values], Sequence[str], str]
+"""Settings of switches, options that each of them excludes, and why.
+
+A refusal names the first switch of a setting. Options are ours or fairseq's.
+"""
+
+OFF = (None, False, 0, "", "none", "all", "agreement")
+"""Values that switch nothing on."""
+
 TYPES: Dict[type, Tuple[str, Sequence[type]]] = {
     bool: ("true or false", [bool]),
     int: ("a whole number", [int]),
@@ -28,25 +36,9 @@ TYPES: Dict[type, Tuple[str, Sequence[type]]] = {
 """Of a default's type: what it is called, and the types of its values (True is no number)."""
 
 
-class Excluded(NamedTuple):
-    """An option that a switch cannot be combined with.
-
-    Attributes:
-        option: our option or fairseq's.
-        reason: why, in a refusal behind both flags.
-        when: values of the switch and of others for which it holds; none: whenever it is set.
-        values: the option's values that are excluded; none: all that switch something on.
-    """
-
-    option: str
-    reason: str
-    when: Optional[Values] = None
-    values: Sequence[Any] = ()
-
-
 @dataclass(frozen=True)
 class Switch:
-    """What a switch allows, needs and excludes.
+    """What a switch allows and needs.
 
     Attributes:
         default: always allowed; of a mechanism, with it the model is fairseq's Transformer.
@@ -56,7 +48,6 @@ class Switch:
         most: the largest.
         note: what to know about the bounds.
         needs: it has an effect only if all options of one of these have one of these values.
-        excludes: what it cannot be combined with.
         of_decoder: without a decoder it has no effect.
     """
 
@@ -67,7 +58,6 @@ class Switch:
     most: float = math.inf
     note: str = ""
     needs: Sequence[Values] = ()
-    excludes: Sequence[Excluded] = ()
     of_decoder: bool = False
 
 
@@ -209,18 +199,13 @@ def check(args: Any, *groups: Any) -> None:
     check_values(args, *groups)
     for name, reason in idle_switches(args, *groups):
         refuse_idle(args, name, reason)
-    refuse_excluded(args, *groups)
 
 
-def refuse_excluded(args: Any, *groups: Any) -> None:
-    """Raise if a switch that is set excludes an option that is also set."""
-    for name, each in declared(*groups).items():
-        if safe_getattr(args, name) == each.default:
-            continue
-        for option, reason, when, values in each.excludes:
-            value = safe_getattr(args, option)
-            is_set = value in values if values else value not in OFF
-            if is_set and _lacking(args, when or {}) is None:
-                raise ConfigurationError(
-                    f"{spelled(args, name)} and {spelled(args, option)}: {reason}; drop one of them"
-                )
+def refuse_together(args: Any, exclusions: Iterable[Exclusion]) -> None:
+    """Raise if a setting and an option that it excludes are both given."""
+    for settings, options, reason in exclusions:
+        given = [next(iter(each)) for each in settings if _lacking(args, each) is None]
+        excluded = [option for option in options if safe_getattr(args, option) not in OFF]
+        if given and excluded:
+            both = " and ".join(spelled(args, name) for name in (given[0], excluded[0]))
+            raise ConfigurationError(f"{both}: {reason}; drop one of them")

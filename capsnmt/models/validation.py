@@ -8,14 +8,14 @@ from typing import Any, Dict, Sequence, Set
 from fairseq.utils import safe_getattr, safe_hasattr
 
 from capsnmt.cli import ConfigurationError
-from capsnmt.models.config import MECHANISMS, defaults
+from capsnmt.models.config import EXCLUSIONS, MECHANISMS, defaults
 from capsnmt.models.selection import ATTENTIONS_OF, parse_layers, sublayers
 from capsnmt.models.switches import (
     check_values,
     flag,
     idle_switches,
-    refuse_excluded,
     refuse_idle,
+    refuse_together,
     spelled,
     words_of,
 )
@@ -94,8 +94,7 @@ def _options(args: Any, model: Any) -> Set[str]:
 def validate(args: Any, stacks: Sequence[str] = STACKS) -> None:
     """Refuse settings that cannot work, before anything is built. ``args`` is complete and flat.
 
-    The switches declare what they exclude. Here is what depends on the sizes of the model. A
-    sentence classifier has an encoder only.
+    A sentence classifier has an encoder only.
     """
     for name in PROBABILITIES:
         share = safe_getattr(args, name) or 0
@@ -107,29 +106,10 @@ def validate(args: Any, stacks: Sequence[str] = STACKS) -> None:
                 f"--{side}-xformers-att-config is not for capsnmt, which has its own attention; "
                 f"drop it"
             )
-    refuse_excluded(args, *MECHANISMS)
-    for side in stacks:
-        name = f"{side}_layers_to_keep"
-        if isinstance(safe_getattr(args, name), list):  # fairseq reads a text, as of an override
-            raise ConfigurationError(
-                f"{spelled(args, name)} is of generation, and fairseq cannot train with it; drop "
-                f"it, and generate with --model-overrides \"{{'encoder_layers_to_keep': '0,2', "
-                f"'decoder_layers_to_keep': '0,1,2'}}\" (both sides; from 0)"
-            )
-    if args.layer_aggregation == "transparent" and args.layer_aggregation_side != "encoder":
-        raise ConfigurationError(
-            f"--layer-aggregation-side is {args.layer_aggregation_side}, but transparent "
-            f"aggregates the encoder only; give encoder or drop the flag"
-        )
+    refuse_together(args, EXCLUSIONS)
     heads = {getattr(args, f"{side}_attention_heads") for side in stacks}
     if args.drop_head > 0 and heads == {1}:  # the only one is kept
         refuse_idle(args, "drop_head", "every attention has one head")
-    widths = [getattr(args, f"{side}_embed_dim") for side in stacks]
-    if len({*widths}) > 1 and args.cross_self_attention:
-        raise ConfigurationError(
-            f"--cross-self-attention joins the encoder's words of width {widths[0]} to the "
-            f"decoder's of width {widths[1]}; give both one width"
-        )
     for side in stacks:
         _validate_stack(args, side)
     if "decoder" in stacks:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from capsnmt.checkpoints.initialise import forget_starts, initialise_from, resumes
 from capsnmt.models.config import changed
 from capsnmt.models.encoder import TransformerEncoder
-from capsnmt.models.switches import Excluded, check, defaults_of, refuse_idle, switch
+from capsnmt.models.switches import check, defaults_of, refuse_idle, refuse_together, switch
 from capsnmt.models.transformer import CapsnmtTransformer
 from capsnmt.models.validation import complete, validate
 from capsnmt.sentences.probed_encoder import adopt_encoder, load_encoder, refuse_decoder
@@ -26,6 +26,8 @@ Preset = Dict[str, Any]
 
 MODEL = "sentence_classifier"
 POOLINGS = ("mean", "queries")
+OF_TRAINING = ("drop_head", "compile", "disagreement")
+FROZEN = [{"freeze_encoder": (True,)}], OF_TRAINING, "a frozen encoder is not trained"
 
 
 @dataclass
@@ -39,14 +41,7 @@ class SentenceClassifierConfig(FairseqDataclass):
     classifier_layers: int = switch(
         2, "linear maps of the classifier, separated by relu and dropout", least=1
     )
-    freeze_encoder: bool = switch(
-        False,
-        "train only the pooling and the classifier",
-        excludes=[
-            Excluded(other, "a frozen encoder is not trained")
-            for other in ("drop_head", "compile", "disagreement")
-        ],
-    )
+    freeze_encoder: bool = switch(False, "train only the pooling and the classifier")
     probe_checkpoint: Optional[str] = switch(
         None,
         "checkpoint of a translation model: use its encoder, settings and parameters, and freeze "
@@ -241,6 +236,7 @@ def sentence_architecture(name: str) -> Callable[[Namespace], None]:
         base_architecture(args)
         complete(args, mechanisms)
         check(args, SentenceClassifierConfig)
+        refuse_together(args, [FROZEN])
         validate(args, ["encoder"])
 
     return configure

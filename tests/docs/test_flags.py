@@ -18,7 +18,7 @@ from capsnmt.criterions.label_smoothed_cross_entropy_with_disagreement import (
 from capsnmt.criterions.sentence_classification import SentenceClassificationCriterionConfig
 from capsnmt.models import config
 from capsnmt.models.switches import declared, flag
-from capsnmt.sentences.classifier import SentenceClassifierConfig
+from capsnmt.sentences.classifier import FROZEN, SentenceClassifierConfig
 from capsnmt.sentences.tasks import LogicalInferenceConfig, ProbingConfig
 from tests.docs.pages import PAGES, REPO, name, rows, sections
 from tests.frozen.cases.refusals import REFUSED
@@ -108,15 +108,16 @@ def test_a_section_has_exactly_the_flags_of_its_dataclasses_and_their_defaults(
     assert found == expected
 
 
-def test_every_pair_that_is_refused_is_explained_and_has_its_line() -> None:
-    """A row of the page's table, and a command line whose refusal is frozen."""
+def test_every_exclusion_is_explained_and_each_of_its_options_has_a_line() -> None:
+    """A row of the page's table has all of them; the refusal of each is frozen."""
     table = [cells[0] for cells in rows(dict(sections(PAGE))["What is rejected"])]
     lines = REFUSED.read_text("utf-8").splitlines()
-    for option, switch in SWITCHES.items():
-        for excluded in switch.excludes:
-            one, other = flag(option), flag(excluded.option)
-            assert any(one in row and other in row for row in table), (one, other)
-            assert any(one in line and other in line for line in lines), (one, other)
+    for settings, options, _ in (*config.EXCLUSIONS, FROZEN):
+        ours, others = ([flag(next(iter(each))) for each in settings], [*map(flag, options)])
+        assert any(all(each in row for each in (*ours, *others)) for row in table), ours
+        for some, behind in ((ours, others), (others, ours)):
+            for one in some:
+                assert any(one in x and other in x for x in lines for other in behind), one
 
 
 def test_every_mechanism_has_a_section() -> None:

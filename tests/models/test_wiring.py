@@ -1,7 +1,7 @@
 """Layers and the decoder read what an equation or a flag says, and deep connected stacks learn."""
 
 import math
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List
 
 import pytest
 import torch
@@ -10,7 +10,6 @@ from torch.nn.functional import cross_entropy
 
 from capsnmt.models.config import ATTENTIONS
 from capsnmt.modules.attention import Attention
-from capsnmt.modules.head_aggregation.gated import HeadGate
 from tests.modules.layer_aggregation_oracle import attended
 from tests.support import NORM, WORDS, batch, build, forward, randomise_special_starts, sentences
 
@@ -46,17 +45,9 @@ def test_every_sublayer_and_the_output_read_the_mixture_of_the_equation(
         torch.testing.assert_close(h[1:], expected)
 
 
-@pytest.mark.parametrize(
-    "flags",
-    [
-        (),
-        ("--capsule-routing-encoder", "both"),
-        ("--head-aggregation", "gated", "--head-aggregation-attention", ",".join(ATTENTIONS)),
-    ],
-)
 @torch.no_grad()
-def test_quantisation_noise_is_in_every_matrix_of_every_attention(flags: Tuple[str, ...]) -> None:
-    flags = (*flags, "--quant-noise-pq", "0.5", "--quant-noise-pq-block-size", "4")
+def test_quantisation_noise_is_in_every_matrix_of_every_attention() -> None:
+    flags = ("--quant-noise-pq", "0.5", "--quant-noise-pq-block-size", "4")
     model = build("capsnmt_transformer", *flags).train()
     attentions = [module for module in model.modules() if isinstance(module, Attention)]
     assert {attention.role for attention in attentions} == set(ATTENTIONS)
@@ -65,9 +56,6 @@ def test_quantisation_noise_is_in_every_matrix_of_every_attention(flags: Tuple[s
         for attention in attentions
         for name in ("q", "k", "v", "out")
     ]
-    gates = [module.projection.weight for module in model.modules() if isinstance(module, HeadGate)]
-    assert len(gates) == (6 if "gated" in flags else 0)
-    matrices += gates
     before = [matrix.clone() for matrix in matrices]
     forward(model, sentences(5, 3), sentences(4, 2, seed=1))
     assert not any(torch.equal(*pair) for pair in zip(before, matrices))
