@@ -1,10 +1,9 @@
-"""Cross-entropy of classes, with accuracy, macro-F1 and accuracy by bucket."""
+"""Cross-entropy of classes, with accuracy and macro-F1."""
 
 import math
 from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Tuple
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from fairseq.criterions import FairseqCriterion, register_criterion
@@ -17,7 +16,6 @@ from capsnmt.models.switches import check, switch
 from capsnmt.modules.disagreement import TERMS, record_disagreement
 from capsnmt.sentences.measures import Counts, accuracy, macro_f1
 
-BUCKET = "bucket_"
 DIGITS = 3  # 0.001 percent is less than one example of any of the test sets
 
 
@@ -43,9 +41,8 @@ class SentenceClassificationCriterion(FairseqCriterion):
     3.1) as in ``label_smoothed_cross_entropy_with_disagreement``: a mean over real tokens, added in
     training only.
 
-    ``accuracy``, ``macro_f1`` and ``accuracy_bucket_B`` of each bucket B are percentages. They are
-    ratios of sums over all examples of an update or validation set and over all workers, never
-    means over the ratios of batches.
+    ``accuracy`` and ``macro_f1`` are percentages. They are ratios of sums over all examples of an
+    update or validation set and over all workers, never means over the ratios of batches.
     """
 
     def __init__(self, task: Any, cfg: SentenceClassificationCriterionConfig) -> None:
@@ -67,18 +64,15 @@ class SentenceClassificationCriterion(FairseqCriterion):
         if self.penalty is not None and model.training and reduce and self.penalty.weight > 0:
             loss = loss + size * self.penalty.weight * sum(measured.values())
         outcomes = torch.stack([logits.argmax(-1), target, sample["bucket"]])
-        counts = Counts.of(outcomes.cpu().numpy(), logits.size(-1))
+        classes = Counts.of(outcomes.cpu().numpy(), logits.size(-1)).classes
         logging_output = {
             "loss": loss.data,
             "nll_loss": nll.data,
             "ntokens": sample["ntokens"],
             "nsentences": size,
             "sample_size": size,
-            "classes": torch.from_numpy(counts.classes),
+            "classes": torch.from_numpy(classes),
         }
-        for bucket in self.task.buckets:  # all of them: fairseq sums logged values by position
-            number = counts.buckets.get(bucket, np.zeros(2, dtype=np.int64))
-            logging_output[f"{BUCKET}{bucket}"] = torch.from_numpy(number)
         if self.penalty is not None:
             for name, value in self.penalty.by_name(measured).items():
                 logging_output[name] = value.data * size
@@ -104,17 +98,12 @@ class SentenceClassificationCriterion(FairseqCriterion):
         size = float(total("sample_size"))
         for name in ("loss", "nll_loss"):
             metrics.log_scalar(name, float(total(name)) / size / math.log(2), size, round=DIGITS)
-        # fairseq does not print names with an underscore; the ratios divide their sums
+        # fairseq does not print a name with an underscore; the ratios divide its sums
         metrics.log_scalar("_classes", total("classes"))
         metrics.log_derived("accuracy", _accuracy)
         metrics.log_derived(
             "macro_f1", lambda found: round(macro_f1(found["_classes"].sum), DIGITS)
         )
-        for name in [name for name in logging_outputs[0] if name.startswith(BUCKET)]:
-            counts = total(name)
-            if counts[1]:
-                metrics.log_scalar(f"_{name}", counts)
-                metrics.log_derived(f"accuracy_{name}", _bucket_accuracy(f"_{name}"))
         log_disagreement(logging_outputs)
 
     @staticmethod
@@ -126,12 +115,3 @@ class SentenceClassificationCriterion(FairseqCriterion):
 def _accuracy(meters: Any) -> float:
     right, _, truth = meters["_classes"].sum
     return round(accuracy(right.sum(), truth.sum()), DIGITS)
-
-
-def _bucket_accuracy(name: str) -> Any:
-    def ratio(meters: Any) -> float:
-        counts = meters[name].sum
-        # a new log interval without an example of the bucket so far
-        return round(accuracy(*counts), DIGITS) if np.ndim(counts) else math.nan
-
-    return ratio

@@ -22,7 +22,7 @@ from capsnmt.forms import SHARE, marks_of
 from capsnmt.models.switches import check, switch
 from capsnmt.sentences.examples import SPLITS, Example
 from capsnmt.sentences.logical_inference import MAX_OPERATORS, RELATIONS, VARIABLES, read_split
-from capsnmt.sentences.senteval import LENGTHS, TASKS, read_task, require_task
+from capsnmt.sentences.senteval import TASKS, read_task, require_task
 
 logger = logging.getLogger(__name__)
 
@@ -94,7 +94,6 @@ class ClassificationTask(FairseqTask):
     """
 
     num_sentences = 1  # of an example
-    buckets: Tuple[int, ...] = ()  # all that an example may have
     target_dictionary = None  # classes are not words
 
     @classmethod
@@ -211,8 +210,6 @@ class ProbingTask(ClassificationTask):
     embeddings would hardly be trained, and unknown words of the test set need a trained symbol.
     """
 
-    buckets = LENGTHS
-
     def __init__(self, cfg: Any) -> None:
         super().__init__(cfg)
         require_task(cfg.probing_task)
@@ -314,7 +311,6 @@ class LogicalInferenceTask(ClassificationTask):
     """
 
     num_sentences = 2
-    buckets = tuple(range(MAX_OPERATORS + 1))
 
     def __init__(self, cfg: Any) -> None:
         super().__init__(cfg)

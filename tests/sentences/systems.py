@@ -33,7 +33,6 @@ def make_task(num_sentences: int = 2) -> Any:
         target_dictionary=None,
         num_sentences=num_sentences,
         num_classes=CLASSES,
-        buckets=tuple(range(4)),
         cfg=SimpleNamespace(),
     )
 
