@@ -15,14 +15,10 @@ from typing import BinaryIO, Iterable, Iterator, List, cast
 
 from capsnmt.cli import ConfigurationError
 
-# how a file begins that is no text in UTF-8, and what is said of it; UTF-32 has UTF-16's mark
+# how a file begins that is no text in UTF-8, and what is said of it
 BEGINNINGS = {
-    rb"\x1f\x8b": "it is compressed; unpack it, as by gzip -dc",
-    rb"BZh\d1AY&SY": "it is compressed; unpack it, as by bzip2 -dc",
-    rb"\xfd7zXZ": "it is compressed; unpack it, as by xz -dc",
-    rb"\x28\xb5\x2f\xfd": "it is compressed; unpack it, as by zstd -dc",
-    rb"PK\x03\x04": "it is compressed; unpack it, as by unzip -p",
-    rb"\xff\xfe\0\0|\0\0\xfe\xff": "not UTF-8; convert the file, as by iconv -f utf-32 -t utf-8",
+    # gzip, bzip2, xz, zstd and zip
+    rb"\x1f\x8b|BZh\d1AY&SY|\xfd7zXZ|\x28\xb5\x2f\xfd|PK\x03\x04": "it is compressed; unpack it",
     rb"\xff\xfe|\xfe\xff": "not UTF-8; convert the file, as by iconv -f utf-16 -t utf-8",
     rb"(?:[^\r\n]+\r){2}[^\n]*\Z": r"its lines end in \r alone; convert it, as by tr '\r' '\n'",
     rb"[^\n]*\0": "holds a NUL character, so it is UTF-16 or no text; convert the file",
