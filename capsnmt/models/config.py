@@ -254,6 +254,14 @@ NOT_EM = [name for name, each in {**OF_HEADS, **OF_LAYERS}.items() if not each.r
 NOT_RANDOM: List[Values] = [{"head_aggregation": NOT_EM}, {"layer_aggregation": NOT_EM}, *CAPSULES]
 SYSTEMS: List[Values] = [HEADS, LAYERS, MULTI_LAYER, FUSES, *CAPSULES]
 OF_SOURCE: List[Values] = [TRANSPARENT, MULTI_LAYER, FUSES]
+OF_ENCODER: List[Values] = [
+    {**each, "cross_self_attention": (False,)}  # that reads it otherwise
+    for each in (
+        ENCODER_CAPSULES,
+        {**HEADS, "head_aggregation_attention": ("enc-self",)},
+        {**LAYERS, "layer_aggregation_side": ("encoder",)},
+    )
+]
 LISTS: List[Values] = [
     {f"{mechanism}_{side}_layers": ()}
     for mechanism in ("head_aggregation", "capsule_routing")
@@ -273,6 +281,7 @@ EXCLUSIONS: Sequence[Exclusion] = [
     ([{**TRANSPARENT, **OF_SIDE}], ["layer_aggregation_side"], "it mixes the encoder's layers"),
     ([TRANSPARENT], ["mlmha"], "both decide what the encoder hands to each decoder layer"),
     ([ENC_DEC, *OF_SOURCE], ["no_cross_attention"], "there is no encoder-decoder attention"),
+    (OF_ENCODER, ["no_cross_attention"], "no layer of the decoder reads the encoder"),
     (OF_SOURCE, ["cross_self_attention"], "the keys are not the encoder's output alone"),
     (
         [DECODER_CAPSULES],

@@ -201,10 +201,15 @@ def check(args: Any, *groups: Any) -> None:
         refuse_idle(args, name, reason)
 
 
+def switched_on(args: Any, settings: Iterable[Values]) -> Sequence[str]:
+    """Return the first switch of each setting that is given."""
+    return [next(iter(each)) for each in settings if _lacking(args, each) is None]
+
+
 def refuse_together(args: Any, exclusions: Iterable[Exclusion]) -> None:
     """Raise if a setting and an option that it excludes are both given."""
     for settings, options, reason in exclusions:
-        given = [next(iter(each)) for each in settings if _lacking(args, each) is None]
+        given = switched_on(args, settings)
         excluded = [option for option in options if safe_getattr(args, option) not in OFF]
         if given and excluded:
             both = " and ".join(spelled(args, name) for name in (given[0], excluded[0]))

@@ -8,7 +8,7 @@ from typing import Any, Dict, Sequence, Set
 from fairseq.utils import safe_getattr, safe_hasattr
 
 from capsnmt.cli import ConfigurationError
-from capsnmt.models.config import EXCLUSIONS, MECHANISMS, defaults
+from capsnmt.models.config import EXCLUSIONS, MECHANISMS, SYSTEMS, defaults
 from capsnmt.models.selection import ATTENTIONS_OF, parse_layers, sublayers
 from capsnmt.models.switches import (
     check_values,
@@ -17,6 +17,7 @@ from capsnmt.models.switches import (
     refuse_idle,
     refuse_together,
     spelled,
+    switched_on,
     words_of,
 )
 
@@ -112,8 +113,6 @@ def validate(args: Any, stacks: Sequence[str] = STACKS) -> None:
         refuse_idle(args, "drop_head", "every attention has one head")
     for side in stacks:
         _validate_stack(args, side)
-    if "decoder" in stacks:
-        _validate_encoder_is_read(args)
     if args.layer_aggregation == "attention-residuals":
         _validate_attention_residuals(args)
     if args.mlmha != "none":
@@ -123,11 +122,17 @@ def validate(args: Any, stacks: Sequence[str] = STACKS) -> None:
 def _validate_stack(args: Any, side: str) -> None:
     """Refuse lists of layers, heads and capsules that do not fit the encoder or decoder."""
     layers, width = getattr(args, f"{side}_layers"), getattr(args, f"{side}_embed_dim")
-    used = [f"capsule_routing_{side}"] if getattr(args, f"capsule_routing_{side}") != "none" else []
+    used = switched_on(args, SYSTEMS)
+    if layers < 1 and used:
+        raise ConfigurationError(
+            f"--{side}-layers is {layers}, and {spelled(args, used[0])} needs a layer; give 1 "
+            f"or more, or drop it"
+        )
+    if layers < 0:
+        raise ConfigurationError(f"--{side}-layers is {layers}; give 0 or more")
     capsules = []
     attentions = words_of(args.head_aggregation_attention)
     if args.head_aggregation != "linear" and attentions & set(ATTENTIONS_OF[side]):
-        used.append("head_aggregation")
         capsules.append("head_capsules")
         heads, rank = getattr(args, f"{side}_attention_heads"), args.head_composition_rank
         if args.head_aggregation == "composed" and rank > heads:
@@ -136,19 +141,7 @@ def _validate_stack(args: Any, side: str) -> None:
                 f"rank {heads}; give 1 to {heads}"
             )
     if args.layer_aggregation != "none" and args.layer_aggregation_side in (side, "both"):
-        used.append("layer_aggregation")
         capsules.append("layer_capsules")
-    if args.layer_aggregation == "transparent" and side == "decoder":
-        used.append("layer_aggregation")
-    if args.mlmha != "none":
-        used.append("mlmha")
-    if layers < 1 and used:
-        raise ConfigurationError(
-            f"--{side}-layers is {layers}, and {spelled(args, used[0])} needs a layer; give 1 "
-            f"or more, or drop it"
-        )
-    if layers < 0:
-        raise ConfigurationError(f"--{side}-layers is {layers}; give 0 or more")
     for name in (f"head_aggregation_{side}_layers", f"capsule_routing_{side}_layers"):
         parse_layers(getattr(args, name), layers, name)
     for name in [f"{side}_attention_heads", *capsules]:
@@ -160,21 +153,6 @@ def _validate_stack(args: Any, side: str) -> None:
                 f"{flag(name)} is {count}, which does not divide the {side}'s width {width}; give "
                 f"one of {divisors}{also}"
             )
-
-
-def _validate_encoder_is_read(args: Any) -> None:
-    """Refuse what only the encoder has where nothing reads it."""
-    attends = args.cross_self_attention or not args.no_cross_attention
-    if args.surface_fusion > 0 or (attends and args.decoder_layers > 0):
-        return
-    attentions = words_of(args.head_aggregation_attention)
-    of_encoder = {
-        "capsule_routing_encoder": args.capsule_routing_encoder != "none",
-        "head_aggregation": args.head_aggregation != "linear" and attentions == {"enc-self"},
-        "layer_aggregation": args.layer_aggregation_side == "encoder",  # idle without the first
-    }
-    for name in filter(of_encoder.get, of_encoder):
-        refuse_idle(args, name, "no layer of the decoder reads the encoder")
 
 
 def _validate_attention_residuals(args: Any) -> None:
