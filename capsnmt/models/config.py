@@ -270,6 +270,9 @@ LISTS: List[Values] = [
 PRUNED = ("encoder_layers_to_keep", "decoder_layers_to_keep")
 QUANTISED = ("quant_noise_pq", "quant_noise_scalar", "quantization_config_path")
 FP16 = ("memory_efficient_fp16", "fp16")  # the first sets the second, as of activations below
+PRECISIONS = ("amp", *FP16, "memory_efficient_bf16", "bf16")
+OVERFLOWS = {"layer_aggregation": OVERFLOW_FP16}
+STARTS = ("finetune_from_model", "continue_once")
 NO_GRAPH = (
     *("encoder_layerdrop", "decoder_layerdrop", "quant_noise_pq", "quant_noise_scalar"),
     *("offload_activations", "checkpoint_activations", "base_layers", "disagreement"),
@@ -283,32 +286,16 @@ EXCLUSIONS: Sequence[Exclusion] = [
     ([ENC_DEC, *OF_SOURCE], ["no_cross_attention"], "there is no encoder-decoder attention"),
     (OF_ENCODER, ["no_cross_attention"], "no layer of the decoder reads the encoder"),
     (OF_SOURCE, ["cross_self_attention"], "the keys are not the encoder's output alone"),
-    (
-        [DECODER_CAPSULES],
-        ["cross_self_attention"],
-        "the keys are not the decoder's positions alone",
-    ),
+    ([DECODER_CAPSULES], ["cross_self_attention"], "the keys are not the decoder's words alone"),
     ([FUSES], ["adaptive_softmax_cutoff"], "two full distributions are fused"),
     (SYSTEMS, QUANTISED, "fairseq quantises its own Transformer only"),
     ([LAYERS, MULTI_LAYER, *LISTS], PRUNED, "pruning removes or renumbers layers that are read"),
     ([OF_DECODER], ["base_layers"], "base layers are no layers of the aggregated decoder"),
-    (
-        [{"layer_aggregation": OVERFLOW_FP16}],
-        FP16,
-        "the gradients of its weights overflow fp16 (--autocast bf16 does not)",
-    ),
-    (
-        [{"autocast": ()}],
-        ["amp", *FP16, "memory_efficient_bf16", "bf16"],
-        "both choose the precision",
-    ),
+    ([OVERFLOWS], FP16, "the gradients of its weights overflow fp16 (--autocast bf16 does not)"),
+    ([{"autocast": ()}], PRECISIONS, "both choose the precision"),
     ([{"compile": ()}], NO_GRAPH, GRAPH),
     ([READS_INSIDE], ["compile"], GRAPH),
-    (
-        [{"init_from": ()}],
-        ["finetune_from_model", "continue_once"],
-        "the latter replaces every parameter",
-    ),
+    ([{"init_from": ()}], STARTS, "the latter replaces every parameter"),
 ]
 """Settings, the options that each of them excludes, and why."""
 
