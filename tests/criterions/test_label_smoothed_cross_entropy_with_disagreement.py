@@ -21,6 +21,7 @@ from tests.criterions.samples import (
     SOURCES,
     TARGETS,
     criterion,
+    data_parallel,
     gradients,
     logged,
     make_sample,
@@ -177,3 +178,15 @@ def test_a_late_term_ramps_up_to_the_weight_of_an_immediate_one(update: int, par
         assert torch.equal(loss, plain)
     torch.testing.assert_close(loss, plain + part * (immediate - plain))
     assert logs["disagreement_weight"] == pytest.approx(0.5 * part * size)
+
+
+@pytest.mark.usefixtures("one_worker")
+def test_what_torchs_data_parallel_would_call_unused_is_refused_at_once() -> None:
+    """Where layer dropout leaves no decoder, only the terms of the encoder use the encoder."""
+    wrapped = data_parallel(train("--decoder-layerdrop", "0.1"), find_unused=True)
+    of_encoder = {"disagreement": "output", "disagreement_attention": "enc-self"}
+    with pytest.raises(SystemExit, match="add --ddp-backend legacy_ddp"):
+        criterion(**of_encoder)(wrapped, SAMPLE)
+    criterion(**of_encoder, disagreement_weight=0)(wrapped, SAMPLE)[0].backward()
+    kept = data_parallel(train(), find_unused=True)
+    criterion(**of_encoder)(kept, SAMPLE)[0].backward()
