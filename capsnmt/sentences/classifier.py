@@ -15,6 +15,7 @@ from fairseq.utils import safe_getattr, safe_hasattr
 from torch import Tensor, nn
 
 from capsnmt.checkpoints.initialise import forget_starts, initialise_from, resumes
+from capsnmt.checkpoints.load import in_group
 from capsnmt.models.config import changed
 from capsnmt.models.encoder import TransformerEncoder
 from capsnmt.models.switches import check, defaults_of, refuse_idle, refuse_together, switch
@@ -148,7 +149,7 @@ class SentenceClassifier(BaseFairseqModel):
     @classmethod
     def build_model(cls, args: Any, task: Any) -> "SentenceClassifier":
         """Build the classifier for a ``ClassificationTask``."""
-        cfg = TransformerConfig.from_namespace(args)
+        cfg = TransformerConfig.from_namespace(Namespace(**in_group(args)))
         dictionary, width = task.source_dictionary, cfg.encoder.embed_dim
         embedding = CapsnmtTransformer.build_embedding(
             cfg, dictionary, width, cfg.encoder.embed_path
@@ -190,10 +191,8 @@ class SentenceClassifier(BaseFairseqModel):
         """
         states = self.encoder(src_tokens, src_lengths)["encoder_out"][0]
         padding = src_tokens.eq(self.encoder.padding_idx)
-        vectors = self.pooling(states, padding)
-        return self.classifier(
-            vectors.unflatten(0, (self.num_sentences, -1)).transpose(0, 1).flatten(1)
-        )
+        vectors = self.pooling(states, padding).unflatten(0, (self.num_sentences, -1))
+        return self.classifier(vectors.transpose(0, 1).flatten(1))
 
     def max_positions(self) -> int:
         """Return the maximum sentence length."""

@@ -15,7 +15,7 @@ from fairseq.models.transformer.transformer_config import (
 from fairseq.models.transformer.transformer_legacy import base_architecture
 from fairseq.utils import safe_hasattr
 
-from capsnmt.checkpoints.load import SIDES, check_dictionary, load_checkpoint, settings_of
+from capsnmt.checkpoints.load import SIDES, check_dictionary, in_group, load_checkpoint, settings_of
 from capsnmt.cli import ConfigurationError
 from capsnmt.models.config import MECHANISMS, defaults
 from capsnmt.models.switches import declared, flag, spelled
@@ -53,7 +53,7 @@ def decoder_options() -> Dict[str, Any]:
 def refuse_decoder(args: Namespace) -> None:
     """Refuse every setting of a decoder; ``args`` may also be complete, with every option set."""
     idle = decoder_options()
-    expected = Namespace(**{k: v for k, v in vars(args).items() if k not in idle})
+    expected = Namespace(**{k: v for k, v in in_group(args).items() if k not in idle})
     base_architecture(expected)
     allowed = {name: [value, getattr(expected, name, value)] for name, value in idle.items()}
     allowed["head_aggregation_attention"] = ["enc-self"]

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from fairseq.models import ARCH_MODEL_INV_REGISTRY, build_model
 from fairseq.modules import LearnedPositionalEmbedding
+from omegaconf import OmegaConf
 
 from capsnmt.cli import ConfigurationError
 from capsnmt.sentences import evaluate
@@ -127,6 +128,10 @@ def test_the_presets_are_the_papers_settings() -> None:
         "logical_inference_transformer": (2, 256, 8, 0.2, "queries", 3),
         "logical_inference_transformer_tiny": (2, 64, 4, 0.2, "queries", 3),
     }
+    hydra = OmegaConf.create({"_name": "probing_transformer_tiny", "head_aggregation": "em"})
+    for _ in range(2):  # as of fairseq-hydra-train, and complete as in its checkpoint
+        built = build_model(hydra, make_task()).state_dict()
+    assert "encoder.layers.2.self_attn.out_proj.beta_a" in built
     model = build(arch="logical_inference_transformer")
     assert model.pooling.queries.shape == (2, 16)
     widths = [p.size(1) for name, p in model.classifier.named_parameters() if "weight" in name]
