@@ -241,10 +241,10 @@ class ProbingTask(ClassificationTask):
         if self.cfg.dictionary:
             given = f"--dictionary {self.cfg.dictionary}"
             symbols = load_dictionary(self.cfg.dictionary)
-            if marks_of(symbols) and not marks_of(counts):
+            if marks_of(symbols) and not (marks_of(counts) or self.cfg.bpe_codes):
                 raise ConfigurationError(
-                    f"{given} has subwords, and the sentences have only whole words, most of them "
-                    f"unknown; give --bpe-codes, or sentences in subwords"
+                    f"{given} has subwords, and the sentences have only whole words; give "
+                    f"--bpe-codes, or sentences in subwords"
                 )
             total = sum(counts.values())
             unknown = total - sum(counts[word] for word in symbols)

@@ -61,6 +61,8 @@ def test_the_dictionary_and_segmentation_of_a_translation_model_can_be_given(
         f"warning: --dictionary {given['dictionary']} lacks 17 of the 22 words of the training"
     )
     assert capsys.readouterr().err.startswith(lacking)
+    frequent = ["tr\tPRES\tit", "tr\tPAST\tit it", "va\tPRES\tit", "te\tPRES\tit"]
+    assert probing(tmp_path / "a", frequent, **given).source_dictionary  # nothing to split
     (tmp_path / "codes").write_text("#version: 0.2\ns t\no p\np e\n", "utf-8")
     assert probing(tmp_path, LINES, **given).source_dictionary
     assert f"split 2 of the 2 whole words of --dictionary {given['dictionary']}" in (
