@@ -179,7 +179,8 @@ class Anisotropy(Analysis):
     plots = (
         PointsByLayer(
             *("anisotropy", "cosine", "mean cosine of\ntwo tokens' states", "stack"),
-            "Mean cosine of the states of two tokens. Layer 0 is the embeddings.",
+            "Mean cosine of the states of two tokens. Layer 0 is the embeddings; what the decoder "
+            "reads is numbered by source, from 1.",
         ),
     )
 
