@@ -52,12 +52,10 @@ def test_sentence_length_is_the_class_of_the_number_of_tokens() -> None:
 def test_word_content_is_the_one_word_of_the_middle_that_the_sentence_has() -> None:
     sentences = corpus()
     counts = Counter(word for sentence in sentences for word in sentence)
-    ranked = [word for word, _ in counts.most_common()]
+    ranked = [count for _, count in counts.most_common()]
     labelled = list(word_content(sentences, 10, 5))
     middle = {label for label, _ in labelled}
-    assert len(middle) == 5
-    assert max(counts[w] for w in middle) <= counts[ranked[9]]
-    assert min(counts[w] for w in middle) >= counts[ranked[15]]
+    assert sorted((counts[word] for word in middle), reverse=True) == ranked[10:15]
     for label, tokens in labelled:
         assert [token for token in tokens if token in middle] == [label]
 
@@ -258,6 +256,21 @@ def test_a_file_is_downloaded_once_and_a_change_is_detected(
     (tmp_path / "lock").rename(tmp_path / ".lock")  # nothing was written: it may be another's
     (tmp_path / FILE).write_text(f"{TEXT}te\tNN\tMore .\n", "utf-8")
     assert "{'tr': 1, 'va': 1, 'te': 2} lines" in refused(senteval.main, *arguments)
+
+
+def test_balanced_classes_may_add_or_leave_out_a_few_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CoordInv has 100,002, 10,002 and 10,002 lines."""
+    monkeypatch.setattr(senteval, "SIZES", dict.fromkeys(("tr", "va", "te"), 3000))
+    lines = [f"{mark}\t{label}\tIt ." for mark in ("tr", "va", "te") for label in ("NN", "NNS")]
+    for each in (1499, 1500, 1501):
+        (tmp_path / FILE).write_text("\n".join(lines * each), "utf-8")
+        sizes = senteval.check_published(tmp_path / FILE, TASKS["SubjNum"])
+        assert sizes == dict.fromkeys(("tr", "va", "te"), 2 * each)
+    (tmp_path / FILE).write_text("\n".join(lines * 1498), "utf-8")
+    with pytest.raises(ConfigurationError, match="'te': 2996} lines and 2 classes, where"):
+        senteval.check_published(tmp_path / FILE, TASKS["SubjNum"])
 
 
 def test_another_file_than_the_published_one_is_not_kept(
