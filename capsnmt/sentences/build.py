@@ -25,7 +25,7 @@ Labelled = Tuple[str, List[str]]
 
 # SentEval's classes of lengths: 5-8, 9-12, 13-16, 17-20, 21-25, 26-28 tokens
 LENGTH_BOUNDS = (5, 9, 13, 17, 21, 26, 29)
-# the words of SentEval's WC: ranks 2,000 to 2,999 by frequency
+# the words of SentEval's WC: the 2,000 most frequent are passed over
 FIRST_RANK, NUM_WORDS = 2000, 1000
 # one in ten examples is for validation, and one for testing; a class has at least as many
 HELD_OUT = 10
@@ -55,7 +55,7 @@ def word_content(
     Only sentences with exactly one such word qualify.
 
     **D**: words of equal frequency are ranked alphabetically. A sentence with the same word twice
-    does not qualify. Words are tokens with a letter, as in SentEval; a comma is not content.
+    does not qualify. Words are tokens with a letter; SentEval's have four, in lower case.
     """
     counts = Counter(token for tokens in sentences for token in tokens)
     ranked = sorted(counts, key=lambda word: (-counts[word], word))
@@ -77,8 +77,8 @@ def bigram_shift(sentences: Sequence[List[str]], seed: int = 1) -> Iterator[Labe
 
     A random half of the sentences have one pair inverted; each sentence occurs in one form only.
 
-    **D**: the two tokens differ, so that the sentence changes; all such pairs are equally likely.
-    What becomes another sentence of the text is left out.
+    **D**: the two tokens differ, so that the sentence changes; all such pairs are equally likely
+    (SentEval's: not the first, nor punctuation). What becomes another sentence is left out.
     """
     texts = {" ".join(tokens) for tokens in sentences}
     for tokens in sentences:
@@ -159,7 +159,7 @@ def build_parser() -> OneLineParser:
     add("--lang", default="en", help="language of --tokenize moses (default: en)")
     limits = "SentLen: lower bounds of the classes, then the upper bound (default: SentEval's)"
     add("--length-bounds", type=bounds, default=LENGTH_BOUNDS, help=limits)
-    add("--first-rank", type=positive, default=FIRST_RANK, help="WC: rank of the first word")
+    add("--first-rank", type=positive, default=FIRST_RANK, help="WC: frequent words left out")
     add("--words", type=positive, default=NUM_WORDS, help="WC: number of words")
     add("--seed", type=int, default=1, help="seed of the selection and of BShift")
     return parser
