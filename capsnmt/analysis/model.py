@@ -120,7 +120,7 @@ def load(checkpoint: NamedCheckpoint, scope: Scope) -> AnalysedModel:
         known = sorted({path.name.partition(".")[0] for path in checkpoint.data.glob("*.idx")})
         raise ConfigurationError(
             f"--subset is {scope.subset}, which {checkpoint.data} lacks or has without "
-            f"references; choose from {', '.join(known)}"
+            f"references; choose from {', '.join(known) or 'other data, by --data'}"
         ) from None
     longest, lengths = min(model.max_positions()), lengths_of(dataset)
     order = np.random.RandomState(scope.seed).permutation(len(lengths))

@@ -14,13 +14,25 @@ from torch import Tensor
 
 from capsnmt.analysis import heads
 from capsnmt.analysis import model as models
+from capsnmt.analysis.analyse import analyse
 from capsnmt.analysis.base import Analysis
 from capsnmt.analysis.layers import Anisotropy, Similarity
 from capsnmt.analysis.sentences import Sentences
+from capsnmt.cli import ConfigurationError
 from capsnmt.models import PRESETS
 from tests.analysis import oracles
 from tests.analysis.oracles import CALLS, Rows
-from tests.analysis.small_models import LENGTHS, Flags, analysed, of_each_sentence, precise, rows_of
+from tests.analysis.small_models import (
+    LENGTHS,
+    SCOPE,
+    Flags,
+    analysed,
+    of_each_sentence,
+    precise,
+    rows_of,
+    write_checkpoint,
+    write_data,
+)
 from tests.support import EVERYWHERE, NORM, TASK
 
 TRANSFORMER = "capsnmt_transformer"
@@ -128,6 +140,16 @@ def test_a_model_without_what_is_analysed_says_so(
     findings = analysed(precise(*flags), tmp_path, flags, [name])
     assert not findings.of
     assert reason in findings.missing[name]["it"]
+
+
+def test_data_of_dictionaries_alone_are_refused_with_what_to_give(tmp_path: Path) -> None:
+    """As those of a model of the project."""
+    data, flags = write_data(tmp_path / "data"), (TRANSFORMER,)
+    checkpoint = write_checkpoint(precise(*flags), tmp_path / "it.pt", data, flags)
+    for file in data.glob("test.*"):
+        file.unlink()
+    with pytest.raises(ConfigurationError, match="choose from other data, by --data"):
+        analyse([checkpoint], SCOPE)
 
 
 def test_without_layers_of_the_encoder_no_attention_of_it_is_drawn(tmp_path: Path) -> None:
