@@ -166,9 +166,9 @@ def versions(runs: Sequence[FinishedRun]) -> Table:
     """Return the versions that the runs were evaluated and trained with."""
     found: Dict[str, Dict[str, None]] = {}
     for run in runs:
-        evaluated = {} if run.settings.classifies else next(iter(run.scores.values())).versions
-        for part in run.training.parts:
-            for package, version in {**evaluated, **part.versions}.items():
+        scored = () if run.settings.classifies else run.scores.values()
+        for part in (*scored, *run.training.parts):
+            for package, version in part.versions.items():
                 if version:
                     found.setdefault(package, {})[version] = None
     lines = [[package, ", ".join(each)] for package, each in sorted(found.items())]

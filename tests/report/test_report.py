@@ -140,6 +140,7 @@ CHANGES: Dict[str, Callable[[Path], Any]] = {
     "| torch | 2.13.0, 2.5.1 |": put("training.json", "earlier", value=[EARLIER]),
     "2 cores); GPU (H100).": put("training.json", "earlier", value=[EARLIER]),
     "| torch | 2.13.0, 3 |": put("training.json", "versions", "torch", value="3"),
+    "| torch | 2.13.0, 4 |": put("scores.json", "test", "versions", "torch", value="4"),
 }
 
 

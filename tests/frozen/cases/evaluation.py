@@ -124,5 +124,5 @@ def reports(world: World) -> str:
         ]
         lines += [*tree(page), (page / "report.md").read_text("utf-8")]
         lines.append((page / "scores.csv").read_text("utf-8"))
-    text = re.sub(r"(?m)^(\| (?:capsnmt|sacre\w+) \|) .*", r"\1 V |", "\n".join(lines))
+    text = re.sub(r"(?m)^(\| (?:capsnmt|python|sacre\w+) \|) .*", r"\1 V |", "\n".join(lines))
     return world.normalise(text)
