@@ -113,7 +113,8 @@ def _finished(row: Path) -> Dict[int, FinishedRun]:
     for path in (path for path in row.glob("seed-*") if RunFolder(path).is_finished):
         try:
             run = FinishedRun(path)
-            if run.training and path.name == f"seed-{run.seed}":
+            known = run.training and (run.result if run.settings.classifies else run.scores)
+            if known and path.name == f"seed-{run.seed}":
                 found[run.seed] = run
         except ConfigurationError as error:
             say(f"warning: no mean has {path}: {error}")

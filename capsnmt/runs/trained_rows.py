@@ -238,7 +238,8 @@ class TrainedRow:
 def incomparable(rows: Sequence[TrainedRow]) -> Iterator[str]:
     """Yield what must be equal for a comparison of rows (Marie et al. 2021), and is not."""
     runs = first, *others = [run for row in rows for run in row.runs]
-    for test_set in () if first.settings.classifies else first.scores:
+    sets = () if first.settings.classifies else first.scores
+    for test_set in (each for each in sets if all(each in run.scores for run in others)):
         for key, name in common_metrics([run.output(test_set) for run in runs]).items():
             if len(signatures(runs, test_set, key)) > 1:
                 yield f"signatures of {name} on {test_set}"

@@ -328,7 +328,7 @@ def test_seeds_of_several_precisions_are_named(
     assert "different precisions (em\\_routing bf16 and fp32)" in page([tmp_path])
 
 
-@pytest.mark.parametrize("record", ["config.json", "training.json"])
+@pytest.mark.parametrize("record", ["config.json", "training.json", "scores.json"])
 def test_a_seed_of_another_version_beside_it_does_not_fail_a_seed(
     first: Path, tmp_path: Path, record: str, capsys: pytest.CaptureFixture
 ) -> None:
@@ -416,6 +416,7 @@ def test_a_row_has_its_difference_to_the_baseline_that_is_finished(
     (line, *_) = [line for line in lines(found) if "to baseline" in line]
     assert line.startswith("test: bleu ")
     assert "systems alone" not in capsys.readouterr().err
+    edit(tmp_path / "baseline/seed-1/scores.json", lambda x: x.update(other=x["test"]))
     edit(run.config, lambda config: config["settings"].update(generate={"lenpen": 2.0}))
     put("config.json", "settings", "batch", "tokens-per-update", value=200)(run.path)
     assert summarise(run, references).comparisons == found.comparisons
