@@ -289,14 +289,11 @@ def group(runs: Sequence[FinishedRun]) -> List[TrainedRow]:
     for name, run in zip(distinct_names(runs), runs):
         rows.setdefault(run.row, []).append((name, run))
     found: List[TrainedRow] = []
-    for row, members in rows.items():
-        first, *others = seeds = sorted((run for _, run in members), key=lambda run: run.seed)
-        if len({run.seed for run in seeds}) < len(seeds):
+    for members in rows.values():
+        if len({run.seed for _, run in members}) < len(members):
             found += [TrainedRow(name, [run]) for name, run in members]
-            continue
-        for run in others:
-            check_one_row(first, run, "report them separately")
-        found.append(TrainedRow(row, seeds))
+        else:
+            found.append(_one_row([run for _, run in members]))
     return found
 
 
@@ -324,29 +321,30 @@ def find_sweeps(runs: Sequence[FinishedRun]) -> List[FinishedSweep]:
         members = [(point, run) for point, run in swept if point.flag == flag]
         tested = {run.config.baseline for _, run in members}
         baselines = [row for row in unchanged if row.runs[0].row in tested] or first
-        values = {point.label: point.value for point, _ in members}
-        labels = sorted(values, key=lambda label: _order(values[label]))
+        labels = {as_number(point.value): point.label for point, _ in members}  # 1e-3 is 0.001
+        values = sorted(labels, key=_order)
         curves: Dict[str, Dict[str, TrainedRow]] = {point.row: {} for point, _ in members}
-        for row, label in itertools.product(curves, labels):
-            same = [run for point, run in members if (point.row, point.label) == (row, label)]
-            if same:
-                curves[row][label] = _one_row(same)
-        sweeps.append(FinishedSweep(flag, labels, curves, baselines))
+        for row, value in itertools.product(curves, values):
+            known = [run for x, run in members if (x.row, as_number(x.value)) == (row, value)]
+            if known:
+                curves[row][labels[value]] = _one_row(known)
+        sweeps.append(FinishedSweep(flag, [labels[value] for value in values], curves, baselines))
     return sweeps
 
 
 def _one_row(runs: Sequence[FinishedRun]) -> TrainedRow:
-    """Return the row of one value of a sweep; raise if one of its seeds is there twice."""
-    row, *others = group(runs)
-    if others:
+    """Return the row of some runs; raise if a seed is there twice, or another experiment."""
+    first, *others = seeds = sorted(runs, key=lambda run: run.seed)
+    if len({run.seed for run in seeds}) < len(seeds):
         raise ConfigurationError(
-            f"{row.runs[0].folder.row} has a seed twice, so that its mean in a sweep is of no row; "
+            f"{first.folder.row} has a seed twice, so that its mean in a sweep is of no row; "
             f"name its runs, each seed once"
         )
-    return row
+    for run in others:
+        check_one_row(first, run, "report them separately")
+    return TrainedRow(first.row, seeds)
 
 
 def _order(value: Any) -> Tuple[bool, float]:
     """Return the key that sorts values: numbers by size, then texts as they occur."""
-    number = as_number(value)
-    return (False, number) if isinstance(number, float) else (True, float(value is True))
+    return (False, value) if isinstance(value, float) else (True, float(value is True))

@@ -387,10 +387,11 @@ def curves_of(*folders: Path) -> List[str]:
 
 
 def test_values_are_numbers_in_rising_order_then_texts(swept: Path) -> None:
-    for text in ("all", "1e1"):  # YAML reads both as texts
+    for text, more in (("all", 0), ("1e1", 0), ("10", 2)):  # YAML reads the first two as texts
         copy = shutil.copytree(swept / "em_routing_layer-capsules-8", swept / f"em_routing_{text}")
         for path in copy.glob("seed-*/config.json"):
             edit(path, lambda config, value=text: config["sweep"].update(value=value))
+            edit(path, lambda config, more=more: config.update(seed=config["seed"] + more))
     header, *_ = rows_of(page([swept]).partition("## Sweeps")[2], "system")
     assert header == ["system", "8", "1e1", "64", "512", "all"]
 
