@@ -18,10 +18,10 @@ from capsnmt import forms, lines
 from capsnmt.cli import ConfigurationError, say
 from capsnmt.evaluation.scores import Test
 from capsnmt.evaluation.text import REMOVE_BPE, SAME_LANGUAGE, TextFormat, base_language, remove_bpe
+from capsnmt.records import as_number
 
 RECORD = re.compile(r"([SH])-(\d+)(?:\t|$)")
 DICTIONARY = re.compile(r"\| \[([^\]\s]+)\] dictionary: \d+ types")
-PIECE = forms.MARKS["sentencepiece"]
 # how subwords are joined: those of a known kind, and others; a model may write unknown words
 JOIN: forms.Fixes = {
     **{f"marks of subwords ({kind})": f"give --remove-bpe {kind}" for kind in REMOVE_BPE[1:]},
@@ -29,7 +29,6 @@ JOIN: forms.Fixes = {
     forms.LOST: None,  # of a model of bytes
     forms.WRONG: None,  # that it was trained on
 }
-JOINED = "give text without them"
 SET = "{set}"
 
 
@@ -146,7 +145,7 @@ def read_systems(files: Mapping[str, Sequence[str]], text: TextFormat) -> System
         systems[name] = [read_output(*each, text) for each in zip(paths, labels)]
         for output in systems[name]:
             # D: also with --remove-bpe none: subwords have no score of words
-            forms.check_words(output.tokens, output.label, JOINED, JOIN)
+            forms.check_words(output.tokens, output.label, "give text without them", JOIN)
     return systems
 
 
@@ -166,7 +165,7 @@ def read_output(path: str, label: str, text: TextFormat) -> Output:
                 f"is {given}, whose rules are used; check it"
             )
         text = replace(text, target_lang=given)
-    if text.remove_bpe == "sentencepiece" and not any(map(PIECE.search, hypotheses)):
+    if text.remove_bpe == "sentencepiece" and not any("\u2581" in line for line in hypotheses):
         # D: joining it once more would delete all spaces, and a perfect translation would have 0
         text = replace(text, remove_bpe="none")
         marked = any(mark.search(line) for mark in forms.MARKS.values() for line in hypotheses)
@@ -207,7 +206,7 @@ def parse_generate_output(
 ) -> Tuple[Dict[str, List[str]], Optional[str]]:
     """Parse what fairseq-generate printed; log lines, references and score lines are skipped.
 
-    Of several hypotheses of a sentence (``--nbest``) the first, which is the best, is kept.
+    Of several hypotheses of a sentence (``--nbest``) the best, the first unless sorted, is kept.
 
     >>> parse_generate_output(["S-1\\tb", "H-1\\t-1.2\\tB", "S-0\\ta", "H-0\\t-0.3\\tA"], "x")
     ({'H': ['A', 'B'], 'S': ['a', 'b']}, None)
@@ -218,7 +217,7 @@ def parse_generate_output(
     """
     texts: Dict[str, Dict[int, str]] = {kind: {} for kind in "HS"}
     languages: List[str] = []
-    current = None
+    current, best = None, 0.0
     for line in text:
         record = RECORD.match(line)
         if not record:
@@ -233,10 +232,12 @@ def parse_generate_output(
             raise ConfigurationError(
                 f"{name} repeats sentence {number} ({kind}-{number}); give one decoding per file"
             )
-        current = number
+        score = as_number(fields[1]) if kind == "H" and fields[1:] else 0.0
         # an empty hypothesis may have lost the tab before it to a tool that strips lines
         complete = len(fields) == (3 if kind == "H" else 2)
-        texts[kind].setdefault(number, fields[-1] if complete else "")
+        if number not in texts[kind] or score > best:  # sort -V puts -0.3 before -0.25
+            texts[kind][number], best = fields[-1] if complete else "", score
+        current = number
     if not texts["H"]:
         raise ConfigurationError(
             f"{name} has no H- lines of fairseq-generate; for one sentence per line, give "

@@ -56,6 +56,7 @@ def test_any_decoding_order_comes_back_as_the_test_set(
 def test_empty_hypotheses_are_kept_with_and_without_their_tab() -> None:
     assert read(["H-1\t-0.5\t", "H-0\t-0.5\ta", "H-2\t-0.5"]) == ["a", "", ""]
     assert read(sorted([*record(0, "a"), *record(1, "b"), *record(2, "c")])) == ["a", "b", "c"]
+    assert read(["H-0\t-0.3\tworse", "H-0\t-0.25\ta", "H-0\t-2"]) == ["a"]  # by sort -V
 
 
 PIECES = st.lists(st.sampled_from(["cap@@", "sul@@", "es", "▁vote", "▁", "@@", "a@@b", "@", "_"]))
