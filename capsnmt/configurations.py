@@ -21,6 +21,7 @@ from capsnmt.records import Record
 SENTENCE_TASKS = ("probing", "logical_inference")
 Count = Annotated[int, Meta(ge=1)]
 Line = Annotated[str, Meta(pattern=r"^[^\0\r\n]*\Z")]  # it becomes a word of a script
+TestSet = Annotated[str, Meta(pattern=r"^(?!mean\Z)[^\0\r\n]*\Z")]  # the mean is over several
 Flag = Union[Line, int, float, bool, None]
 Flags = Dict[Line, Flag]
 HYDRA = "hydra"  # files for fairseq-hydra-train
@@ -46,7 +47,7 @@ class Data(Record, frozen=True, kw_only=True, rename="kebab", omit_defaults=True
     corpora: Optional[Line] = None  # of the recipe, that are trained on; all by default
     source_lang: Optional[Line] = None
     target_lang: Optional[Line] = None
-    test_sets: Dict[Line, Optional[Line]] = field(default_factory=dict)  # name -> fairseq subset
+    test_sets: Dict[TestSet, Optional[Line]] = field(default_factory=dict)  # name -> fairseq subset
     tasks: Optional[Line] = None  # of probing, separated by commas; all by default
     options: Flags = field(default_factory=dict)  # of the command that makes a classifier's data
 
