@@ -95,11 +95,11 @@ def lines(summary: Summary) -> Iterator[str]:
             texts.append(f"{metric} {score.mean:.{decimals}f}{deviation}")
         yield f"{test_set}: {', '.join(texts)} ({len(summary.seeds)} seed(s))"
         for each in summary.comparisons.get(test_set, []):
-            if each.p_value is not None and each.interval is not None:
+            if each.corrected_p_value is not None and each.interval is not None:
                 ends = " to ".join(f"{end:+.2f}" for end in each.interval)
                 yield (
                     f"{test_set}: {each.metric} {each.delta:+.2f} ({ends}) to {each.baseline}, "
-                    f"p {each.p_value:.4f}"
+                    f"p {each.corrected_p_value:.4f}"
                 )
 
 

@@ -415,6 +415,8 @@ def test_a_row_has_its_difference_to_the_baseline_that_is_finished(
     assert records.plain(found.comparisons["test"]) == records.load(record)["comparisons"]
     (line, *_) = [line for line in lines(found) if "to baseline" in line]
     assert line.startswith("test: bleu ")
+    small = replace(found.comparisons["test"][0], p_value=0.001, corrected_p_value=0.3)
+    assert [*lines(replace(found, comparisons={"test": [small]}))][-1].endswith("p 0.3000")
     assert "systems alone" not in capsys.readouterr().err
     edit(tmp_path / "baseline/seed-1/scores.json", lambda x: x.update(other=x["test"]))
     edit(run.config, lambda config: config["settings"].update(generate={"lenpen": 2.0}))
