@@ -236,9 +236,6 @@ class Evaluations(Record, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def common_metrics(outputs: Sequence[OutputScores]) -> Dict[str, str]:
-    """Return key and name of the metrics of all outputs, without tokenised BLEU."""
-    return {
-        key: METRICS.get(key, key)
-        for key in outputs[0].scores
-        if key not in COMPARABLE and all(key in each.scores for each in outputs)
-    }
+    """Return key and name of the metrics of all outputs, tokenised BLEU last."""
+    keys = [key for key in outputs[0].scores if all(key in each.scores for each in outputs)]
+    return {key: METRICS.get(key, key) for key in sorted(keys, key=COMPARABLE.__contains__)}

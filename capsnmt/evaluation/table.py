@@ -33,12 +33,12 @@ def as_text(found: Union[Evaluation, Evaluations], details: bool = False) -> str
         paragraphs.append(f"{test_set}{each.segments:,} segments, {reference}: {texts}")
     outputs = [out for each in sets.values() for sys in each.systems for out in sys.outputs]
     shown = common_metrics(outputs)
+    tokenised = {key: shown.pop(key) for key in COMPARABLE if key in shown}
     if not found.comparisons:
         paragraphs.append(_scores(sets, shown))
     for key, metric in shown.items() if found.comparisons else ():
         title = metric if key in METRICS else f"{metric}, means of the scores of all segments"
         paragraphs.append(f"{title}\n{_differences(sets, found.comparisons, key)}")
-    tokenised = {key: key for key in COMPARABLE if all(key in each.scores for each in outputs)}
     if tokenised:
         paragraphs.append(
             "tokenised BLEU, not comparable with the scores above:\n" + _scores(sets, tokenised)

@@ -106,8 +106,7 @@ def _test_set(
 ) -> Dict[str, Any]:
     """Return the values of one test set, and add its figure."""
     outputs = [run.output(name) for run in runs.values()]
-    kinds = [kind for kind in COMPARABLE if all(kind in output.scores for output in outputs)]
-    shown = {**common_metrics(outputs), **dict(zip(kinds, kinds))}
+    shown = common_metrics(outputs)
     evaluation = rows[0].runs[0].scores[name]
     several = f", {len(evaluation.references)} references" if evaluation.references else ""
     unit, counts = source_lengths(rows, name) or ("", {})

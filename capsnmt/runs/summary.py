@@ -10,7 +10,7 @@ from msgspec import field
 
 from capsnmt import records
 from capsnmt.cli import ConfigurationError, say
-from capsnmt.evaluation.scores import Comparison, Spread, common_metrics, digits
+from capsnmt.evaluation.scores import COMPARABLE, Comparison, Spread, common_metrics, digits
 from capsnmt.records import Record
 from capsnmt.runs.finished import FinishedRun, differing_texts, signatures
 from capsnmt.runs.records import RunFolder
@@ -167,6 +167,7 @@ def _means(row: TrainedRow) -> Dict[str, Dict[str, MeanScore]]:
                 signature=" and ".join(signatures(row.runs, test_set, metric)),
             )
             for metric in common_metrics([run.output(test_set) for run in row.runs])
+            if metric not in COMPARABLE
         }
         for test_set in first.settings.data.test_sets
     }
