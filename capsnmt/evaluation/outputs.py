@@ -21,7 +21,7 @@ from capsnmt.evaluation.text import REMOVE_BPE, SAME_LANGUAGE, TextFormat, base_
 from capsnmt.records import as_number
 
 RECORD = re.compile(r"([SH])-(\d+)(?:\t|$)")
-DICTIONARY = re.compile(r"\| \[([^\]\s]+)\] dictionary: \d+ types")
+LOGGED = re.compile(r"\| \[([^\]\s]+)\] dictionary: \d+ types|\| \S+ \S+ \S+-(\S+) \d+ examples$")
 # how subwords are joined: those of a known kind, and others; a model may write unknown words
 JOIN: forms.Fixes = {
     **{f"marks of subwords ({kind})": f"give --remove-bpe {kind}" for kind in REMOVE_BPE[1:]},
@@ -217,13 +217,14 @@ def parse_generate_output(
     """
     texts: Dict[str, Dict[int, str]] = {kind: {} for kind in "HS"}
     languages: List[str] = []
+    targets: List[str] = []
     current, best = None, 0.0
     for line in text:
         record = RECORD.match(line)
         if not record:
-            dictionary = DICTIONARY.search(line)
-            if dictionary:
-                languages.append(dictionary[1])
+            logged = LOGGED.search(line)
+            if logged:
+                (languages if logged[1] else targets).append(logged[1] or logged[2])
             continue
         kind, number = record[1], int(record[2])
         fields = line.split("\t", 2 if kind == "H" else 1)
@@ -254,6 +255,7 @@ def parse_generate_output(
                 "it some fairseqs drop the last batch) and without "
                 "--skip-invalid-size-inputs-valid-test"
             )
-    # the source's is logged first; a model of many languages logs all of them
-    language = languages[-1] if 0 < len({*languages}) < 3 else None
+    # the source's is logged first, unless lines were sorted; a model of many logs all of them
+    found = [each for each in (*targets, *languages[-1:]) if each in languages]
+    language = found[0] if 0 < len({*languages}) < 3 else None
     return {kind: [of[n] for n in range(count)] for kind, of in present.items()}, language

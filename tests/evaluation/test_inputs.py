@@ -49,6 +49,8 @@ def test_any_decoding_order_comes_back_as_the_test_set(
         lines += record(number, texts[number], *further)
     expected = {"S": ["source"] * 6, "H": texts}
     assert parse_generate_output(lines + TRAILER, "gen.out") == (expected, "de")
+    log = sorted([*LOG, f"{LOG[0].partition(' [')[0]} data-bin test en-de 6 examples"])
+    assert parse_generate_output([*log, *lines[2:]], "gen.out") == (expected, "de")
     of_many = [*lines, LOG[0].replace("[en]", "[fr]")]  # the target is any of them
     assert parse_generate_output(of_many, "gen.out") == (expected, None)
 
