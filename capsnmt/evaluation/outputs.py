@@ -234,6 +234,10 @@ def parse_generate_output(
                 f"{name} repeats sentence {number} ({kind}-{number}); give one decoding per file"
             )
         score = as_number(fields[1]) if kind == "H" and fields[1:] else 0.0
+        if not isinstance(score, float):  # its text would be lost
+            raise ConfigurationError(
+                f"{name}: H-{number} has no score before its text; give the log as fairseq wrote it"
+            )
         # an empty hypothesis may have lost the tab before it to a tool that strips lines
         complete = len(fields) == (3 if kind == "H" else 2)
         if number not in texts[kind] or score > best:  # sort -V puts -0.3 before -0.25

@@ -73,6 +73,7 @@ def spoilt(folder: Path) -> None:
     """Write the inputs that the rows name: outputs, a row, and weights without settings."""
     write_outputs(folder)
     (folder / "huge").write_bytes((folder / "good").read_bytes() + b"H-2000000000\t-1\ta\n")
+    (folder / "cut").write_text("H-0\tMr Smith\n", "utf-8")
     for name, ids in {
         "again": "H0 H1 H0",
         "targetless": "S0 H0 S1",
