@@ -2,6 +2,7 @@
 
 import functools
 import os
+import re
 import shlex
 from argparse import Namespace
 from pathlib import Path
@@ -77,10 +78,10 @@ def preparation(options: Namespace, given: Sequence[str]) -> "Preparation":
             raise cli.ConfigurationError(
                 f"--{name} is not for {given_to}; leave one of the two out"
             )
-    if "," in str(options.output) or str(options.output).startswith("-"):
+    if re.search("^-|[,:]", str(options.output)):
         raise cli.ConfigurationError(
-            f"--output {options.output} has a comma, at which fairseq splits paths, or starts with "
-            f"a dash, as a flag does; give another"
+            f"--output {options.output} has a comma or colon, at which fairseq splits paths, or "
+            f"starts with a dash, as a flag does; give another"
         )
     # Imported where they are needed: tokenisers and models take seconds.
     cli.require("data", "fairseq")
