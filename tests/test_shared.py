@@ -3,6 +3,7 @@
 import bz2
 import errno
 import gzip
+import io
 import lzma
 import os
 import sys
@@ -167,6 +168,14 @@ def test_what_cannot_be_read_is_named_in_one_line(
     with pytest.raises(ConfigurationError, match=complaint) as caught:
         outputs.read_lines(str(tmp_path / name))
     assert len(str(caught.value).splitlines()) == 1
+
+
+def test_a_bad_line_of_a_pipe_is_refused_before_the_next_one() -> None:
+    pipe = io.BytesIO(b"a\n\xff\nb\n")
+    pipe.seekable = lambda: False  # type: ignore[method-assign]
+    with pytest.raises(ConfigurationError, match=r"x, line 2: .* correct it, or convert"):
+        [*lines.stream_lines(pipe, "x")]
+    assert pipe.read() == b"b\n"
 
 
 def test_blank_lines_are_counted_and_a_blank_text_is_refused() -> None:
