@@ -110,7 +110,9 @@ def find_model(path: Path, folder: Optional[Path] = None) -> TrainedModel:
     options.add_generation_args(parser)
     for name, value in flags.items():
         flag = parser._option_string_actions.get(f"--{name}")
-        generation[name.replace("-", "_") if flag is None else flag.dest] = value
+        kind: Any = getattr(flag, "type", None)  # of 6e-1, YAML makes a text
+        given = kind(value) if kind and isinstance(value, str) else value
+        generation[name.replace("-", "_") if flag is None else flag.dest] = given
     return TrainedModel(run.model, data, text, {**generation, **run.settings.model_overrides})
 
 

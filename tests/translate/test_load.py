@@ -96,7 +96,7 @@ def test_every_name_of_a_setting_of_the_run_is_understood(
     run = RunFolder(shutil.copytree(runs["plain"], tmp_path / "plain" / "seed-1"))
     config = run.read_config()
     config.settings.generate.update({"remove-bpe": "subword_nmt", "max-sentences": 8, "beam": 2})
-    config.settings.generate.update({"lm-path": "lm.pt", "lm-weight": 0.2})
+    config.settings.generate.update({"lm-path": "lm.pt", "lm-weight": 0.2, "lenpen": "6e-1"})
     records.write(run.config, config)
     translator = from_pretrained(run.path)
     assert translator.cfg.common_eval.post_process == "subword_nmt"
