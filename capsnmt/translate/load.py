@@ -85,8 +85,10 @@ def find_model(path: Path, folder: Optional[Path] = None) -> TrainedModel:
                 f"{path} is not the folder of a run; give its data by --data, the folder of "
                 "capsnmt-prepare"
             )
-        data = PreparedData(folder)
-        return TrainedModel(path, data, text_settings(data, *data.read_manifest().languages))
+        data, trained = PreparedData(folder), settings_of(load_translating(path))
+        # those of the training, which fairseq's own model may have inferred
+        sides = [trained.get(x) or y for x, y in zip(SIDES, data.read_manifest().languages)]
+        return TrainedModel(path, data, text_settings(data, *sides))
     if not path.exists():
         models = bundled_folder("trained").glob(f"*/*/seed-*/{CARD}")
         names = sorted({"/".join(model.parts[-4:-2]) for model in models})
@@ -164,7 +166,8 @@ def load_models(
     models: List[Any] = []
     cfg = task = None
     for path in checkpoints:
-        _check_settings(path, overrides, load_translating(path))
+        trained = load_translating(path)
+        check_settings(overrides, ADDED.union(trained.get("cfg") or (), settings_of(trained)))
         try:
             state = checkpoint_utils.load_checkpoint_to_cpu(str(path), settings)
         except LookupError as error:  # of a model alone
@@ -225,18 +228,6 @@ def _check_buildable(path: Path, model: Any, task: Any) -> None:
             f"{path} has the adaptive-softmax-cutoff {shown(cutoff)}, which fairseq would run as "
             f"code; give numbers"
         )
-
-
-def _check_settings(path: Path, given: Mapping[str, Any], state: Mapping[str, Any]) -> None:
-    """Raise unless fairseq knows the settings that differ from a checkpoint's, and they fit it."""
-    settings = settings_of(state)
-    trained, now = ([str(it.get(side) or "") for side in SIDES] for it in (settings, given))
-    if all((*trained, *now)) and trained != now:
-        raise ConfigurationError(
-            f"{path} translates from {' to '.join(trained)}, and the data are {'-'.join(now)}; "
-            f"give the data of its training by --data, or the folder of its run"
-        )
-    check_settings(given, ADDED.union(state.get("cfg") or (), settings))
 
 
 def _as_ours(settings: Any) -> Any:

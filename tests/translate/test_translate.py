@@ -105,10 +105,16 @@ def test_translations_appear_before_the_input_ends(runs: Dict[str, Path], tmp_pa
     assert streams[2].read_text("utf-8") == ""
 
 
-def test_checkpoints_of_fairseq(runs: Dict[str, Path], exported: Path) -> None:
-    """They are loaded as models of the plugin; the flags of the search and precision reach them."""
+def test_checkpoints_of_fairseq(runs: Dict[str, Path], exported: Path, tmp_path: Path) -> None:
+    """They are loaded as models of the plugin; the flags of the search and precision reach them.
+
+    The data may have been prepared for the other direction, which their training also reads.
+    """
+    data = data_of(runs["plain"])
+    manifest = {**json.loads(data.manifest.read_text("utf-8")), "pair": "de-en"}
+    reverse = copied(data.folder, tmp_path / "reverse", manifest=json.dumps(manifest))
     search = ("--beam", "3", "--lenpen", "0.6", "--precision", "fp32")
-    check(runs["plain"], exported, "--data", data_of(runs["plain"]).folder, *search)
+    check(runs["plain"], exported, "--data", reverse, *search)
 
 
 MINE = """
@@ -193,8 +199,6 @@ def test_a_mistake_is_one_line(
     (again / "bpe").unlink()
     (again / "bpe").mkdir()
     (again / "bpe" / "codes").write_text(codes, "utf-8")
-    manifest["pair"] = "de-en"
-    reverse = copied(data, tmp_path / "reverse", manifest=json.dumps(manifest))
     segmented = copied(run, tmp_path / "c", config=config.replace(f'"{data}"', f'"{again}"'))
     last = run / "checkpoints" / "checkpoint_last.pt"
     state = load_checkpoint(last)
@@ -217,7 +221,7 @@ def test_a_mistake_is_one_line(
         ([tmp_path / "none.pt", "--data", data], "has the architecture None; give a translat"),
         ([tmp_path / "diverged.pt", "--data", data], "fc1.bias has NaN or infinite weights, as"),
         ([last], "is not the folder of a run; give its data"),
-        ([last, "--data", reverse], "translates from en to de, and the data are de-en; give"),
+        ([last, "--data", data_of(runs["routed"]).folder], "holds en-zh, not en-de; give the data"),
         ([run, "--data", tmp_path / "no"], "has no prepared data (manifest.json); make it by"),
         ([last, "--data", data / "bin"], f"bin has no prepared data (manifest.json); give {data}"),
         ([run, "--data", bare], "holds no languages, not en-de; give the data of the training"),
