@@ -117,7 +117,7 @@ class PreparedData:
         return [
             name
             for name, known in self._files().items()
-            if LAUNCHED.match(name) and not name.startswith("bin/train.")
+            if re.match(r"(bin|raw|tokenised)/(?!train\.)", name)
             if (self.folder / name).is_file() and sha256(self.folder / name) != known.get("sha256")
         ]
 

@@ -43,16 +43,17 @@ def test_text_that_was_edited_after_its_preparation_is_named(
     data: Path, words: List[str], launch: Launch
 ) -> None:
     """Its binarised source is that of the old text."""
-    names = ("raw/news.en", "raw/news.de", "bin/test.en-de.en.bin")
+    shutil.copytree(data / "raw", data / "tokenised")
+    names = ("raw/news.en", "raw/news.de", "tokenised/news.de", "bin/test.en-de.en.bin")
     manifest = json.loads((data / "manifest.json").read_text("utf-8"))
     manifest["files"] = {name: {"sha256": sha256(data / name)} for name in names}
     (data / "manifest.json").write_text(json.dumps(manifest), "utf-8")
     line = [*words, "--prepared", str(data)]
     assert "warning" not in launch(*line)
-    for name in names[:2]:
+    for name in names[:3]:
         lines = (data / name).read_text("utf-8").splitlines(keepends=True)
         (data / name).write_text("".join(reversed(lines)), "utf-8")
-    said = f"warning: {data / names[0]} and 1 more is not what manifest.json says"
+    said = f"warning: {data / names[0]} and 2 more is not what manifest.json says"
     assert launch(*line).count(said) == 1
 
 
