@@ -3,11 +3,14 @@
 import inspect
 import math
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any, Collection, Dict, List, Mapping, NamedTuple, Optional, Sequence, Union
 
 from fairseq.hub_utils import GeneratorHubInterface
 
 from capsnmt.cli import ConfigurationError, shown
+from capsnmt.corpora.parallel import chunk_of
+from capsnmt.corpora.subwords import segment
 
 # a subword of subword-nmt that does not end its word; one of sentencepiece that starts a word
 CONTINUED, STARTS = "@@", "\u2581"
@@ -75,6 +78,13 @@ class Translator(GeneratorHubInterface):
             )
             for of_line in parts
         ]
+
+    def apply_bpe(self, sentence: str) -> str:
+        """Return the subwords of tokens, whatever the locale, by which fairseq reads merges."""
+        codes = getattr(self.cfg.bpe, "bpe_codes", None)
+        if codes is None:
+            return str(super().apply_bpe(sentence))
+        return segment("bpe", Path(codes), chunk_of([sentence])).decode("utf-8").rstrip("\n")
 
     def split(self, line: str) -> List[List[str]]:
         """Return the subwords of a raw line, in parts that fit into the model."""

@@ -8,6 +8,7 @@ from typing import Any, Dict
 import pytest
 import torch
 from fairseq.hub_utils import GeneratorHubInterface
+from subword_nmt.apply_bpe import BPE
 
 from capsnmt import records
 from capsnmt.analysis.__main__ import main as analyse
@@ -54,6 +55,10 @@ def test_a_run_is_enough(runs: Dict[str, Path]) -> None:
             translator.translate(lines, **{name: 0})
     encoded = translator.encode(lines[0])
     assert translator.decode(translator.generate(encoded, beam=3)[0]["tokens"]) == best[0]
+    codes = data_of(runs["plain"]).folder / "bpe" / "codes"
+    with codes.open(encoding="latin-1") as stream:  # as fairseq reads it in such a locale
+        translator.bpe.bpe = BPE(stream)
+    assert translator.split("Straße") == [["Straße"]]
 
 
 def test_a_model_that_is_kept_is_found_by_its_name(
