@@ -13,8 +13,6 @@ from capsnmt.files import sha256
 
 MANIFEST = "manifest.json"
 MAKE = "make it by capsnmt-prepare, or link it if it was moved"
-# what a launch reads: the data-bin, and the text of sets that are not trained on
-LAUNCHED = re.compile(r"bin/|raw/(?!train\.)")
 
 
 class FileRecord(records.Record, frozen=True, kw_only=True):
@@ -83,7 +81,7 @@ class PreparedData:
         return self.manifest.exists() and all(
             (self.folder / name).exists()
             for name in self.read_manifest().files
-            if LAUNCHED.match(name)
+            if re.match(r"bin/|raw/(?!train\.)", name)
         )
 
     def check(self, flag: str = "") -> None:
