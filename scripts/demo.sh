@@ -36,11 +36,10 @@ case $name in
   *) die "--pair is $pair; choose en-de, es-en, en-vi or zh-en" ;;
 esac
 pair=${pair:-$name}
-number --seed "$seed" 1
+number --seed
 max_update=${max_update:-$updates}
 # The average needs its checkpoints.
-number --max-update "$max_update" "$averaged"
-max_update=$((10#$max_update))
+number --max-update "$averaged"
 output=${output:-$REPO/outputs/demo-$name}
 [ ! -e "$output" ] || [ -d "$output" ] || die "--output $output is a file; give a folder"
 

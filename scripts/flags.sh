@@ -41,11 +41,15 @@ parse() {
   done
 }
 
-# number FLAG VALUE [LEAST] : ends with an error unless VALUE is an integer of at least LEAST (default 1)
+# number FLAG [LEAST] : ends with an error unless the variable of a flag is an integer of at least LEAST (default 1);
+# drops zeros before it: bash reads 010 as 8, and capsnmt-run names the folder of seed 01 seed-1
 number() {
-  if ! [[ $2 =~ ^[[:digit:]]{1,9}$ ]] || ((10#$2 < ${3:-1})); then
-    die "$1 is $2; give a whole number, ${3:-1} or more"
+  local name=${1#--}
+  name=${name//-/_}
+  if ! [[ ${!name} =~ ^[[:digit:]]{1,9}$ ]] || ((10#${!name} < ${2:-1})); then
+    die "$1 is ${!name}; give a whole number, ${2:-1} or more"
   fi
+  printf -v "$name" %d "$((10#${!name}))"
 }
 
 # show COMMAND... : runs a command, or prints it if dry_run is set

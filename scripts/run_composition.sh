@@ -24,11 +24,10 @@ tasks=scan_length,scan_jump,copy,reversal rows=all seeds=1,2,3,4,5,6,7,8,9,10
 max_update="" output=runs/composition jobs="" keep="" dry_run=""
 parse "--tasks= --rows= --seeds= --max-update= --output= --jobs= --keep= --dry-run" "$@"
 jobs=${jobs:-$(env -u OMP_NUM_THREADS nproc)}
-number --jobs "$jobs"
-settings=(--dataset composition --rows "$rows" --seeds "$seeds" --cpu --threads 1 --jobs "$((10#$jobs))")
+number --jobs
+settings=(--dataset composition --rows "$rows" --seeds "$seeds" --cpu --threads 1 --jobs "$jobs")
 if [ "$max_update" ]; then
-  number --max-update "$max_update" 10
-  max_update=$((10#$max_update))
+  number --max-update 10
   settings+=(--max-update "$max_update" --set "train.total-num-update=$max_update")
   settings+=(--set "train.warmup-updates=$((max_update / 10))")
 fi

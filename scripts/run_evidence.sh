@@ -35,8 +35,7 @@ parse "--dataset= --recipe= --gpu --seeds= --max-update= --data= --output= --job
 [[ $seeds =~ ^[[:digit:]]+(,[[:digit:]]+)*$ ]] || die "--seeds is $seeds; give whole numbers separated by commas"
 [ -z "$data" ] || [ -d "$data" ] || die "--data $data is no folder; check the path"
 for flag in ${jobs:+jobs} threads ${max_update:+max-update}; do
-  variable=${flag//-/_}
-  number "--$flag" "${!variable}"
+  number "--$flag"
 done
 
 case $dataset:$recipe in
@@ -95,11 +94,8 @@ else
   max_update=${max_update:-$updates} output=${output:-$folder} jobs=${jobs:-$(env -u OMP_NUM_THREADS nproc)}
   settings=(--cpu --threads "$threads" --set precision=auto "${smaller[@]}")
 fi
-settings+=(--output "$output" --jobs "$((10#$jobs))" ${data:+--data "$data"})
-if [ "$max_update" ]; then
-  max_update=$((10#$max_update))
-  settings+=(--max-update "$max_update")
-fi
+settings+=(--output "$output" --jobs "$jobs" ${data:+--data "$data"})
+[ -z "$max_update" ] || settings+=(--max-update "$max_update")
 [ "$dataset" = logical_inference ] || settings+=(--baseline baseline)
 late=()
 if [ "$dataset" = multi30k ]; then
@@ -122,7 +118,7 @@ all() {
   echo "$*"
 }
 
-first=${seeds%%,*}
+first=$((10#${seeds%%,*}))
 if [ "$recipe" ]; then # a machine that is lost costs one row
   for row in baseline "${several[@]}"; do
     launch "$row" "$seeds"

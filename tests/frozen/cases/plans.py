@@ -44,10 +44,10 @@ for _line in (DATA / "plans.txt").read_text("utf-8").splitlines():
 # scripts that plan, with flags
 SCRIPTS = (
     "demo.sh",
-    *(f"demo.sh --pair {pair} --seed 3" for pair in ("es-en", "en-vi", "zh-en")),
+    *(f"demo.sh --pair {pair} --seed 03" for pair in ("es-en", "en-vi", "zh-en")),
     "demo.sh --quick --max-update 12",
     "run_evidence.sh --jobs 2",
-    "run_evidence.sh --jobs 2 --recipe published --seeds 4,5 --threads 2",
+    "run_evidence.sh --jobs 2 --recipe published --seeds 04,5 --threads 2",
     "run_evidence.sh --jobs 2 --dataset logical_inference --max-update 2000",
     "run_evidence.sh --gpu",
     "run_evidence.sh --gpu --dataset logical_inference",
