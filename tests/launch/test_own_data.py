@@ -55,10 +55,10 @@ def test_more_pairs_are_trained_for_longer(plan: Launch, mine: Path) -> None:
         chosen = flags(trainings(text)[0])
         updates, interval = int(chosen["max-update"]), int(chosen["save-interval-updates"])
         averaged = [int(found) for found in re.findall(r"--last-updates (\d+)", text)]
-        assert len(averaged) == (pairs >= 1_000)  # of one sentence, each update ends an epoch
-        for count in averaged:
-            assert count * interval <= updates
-            assert count == int(chosen["keep-interval-updates"]) == 10
+        assert averaged == [10] * (pairs >= 1_000)  # of one sentence, each update ends an epoch
+        assert 10 * interval <= updates
+        # not all 80, which fill a disk
+        assert int(chosen["keep-interval-updates"]) == (averaged or [1])[0]
         schedules.add((updates, chosen["warmup-updates"], chosen["lr"]))
         tokens = int(re.findall(r"# ([\d,]+) tokens per update", text)[0].replace(",", ""))
         found.append((updates, tokens, -float(chosen["dropout"])))
