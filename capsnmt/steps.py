@@ -120,10 +120,8 @@ class StepRecords:
         """The signature of each file, also of those in folders."""
         found = {}
         for path in paths:
-            files = [path]
-            if path.is_dir():
-                files = sorted(file for file in path.rglob("*") if file.is_file())
-            for file in files:
+            below = sorted(file for file in path.rglob("*") if file.is_file())
+            for file in below if path.is_dir() else [path]:
                 name = self._relative(str(file))
                 found[name] = signature(file, known.get(name, ""))
         return found
@@ -172,6 +170,7 @@ def run_step(
 
 
 def _content(record: StepRecord) -> Tuple[Any, ...]:
-    """Return what must be the same: the command, and what is in the files."""
-    files = (record.inputs, record.outputs)
-    return record.command, *({key: content_of(each[key]) for key in each} for each in files)
+    """Return what must be the same: the command, but for its device, and what is in the files."""
+    words, files = record.command, (record.inputs, record.outputs)
+    command = [x for x in words if x != "--cpu"] if isinstance(words, list) else words
+    return command, *({key: content_of(each[key]) for key in each} for each in files)
