@@ -102,11 +102,12 @@ def check_before(run: Run, planned: Sequence[Path]) -> None:
     for flag, row in (("init-from", config.initial), ("--baseline", config.baseline)):
         if row is None or run.of(row).path in planned:
             continue
-        tested = run.settings.data.test_sets if row == config.baseline else ()
-        outputs = [run.of(row).generated(test_set) for test_set in tested]
-        if not run.of(row).is_finished or not all(output.is_file() for output in outputs):
+        other, tested = run.of(row), run.settings.data.test_sets if row == config.baseline else ()
+        scored = records.load(other.scores) if other.scores.is_file() else {}  # else it is older
+        translated = all(name in scored and other.generated(name).is_file() for name in tested)
+        if not (other.is_finished and translated):
             raise ConfigurationError(
-                f"{config.row}: {flag} {row} has no finished run in {run.of(row)} with the same "
+                f"{config.row}: {flag} {row} has no finished run in {other} with the same "
                 f"test sets; launch {row} first, with that seed and in the same --output"
             )
     _warn_of_others(run, planned)

@@ -63,6 +63,10 @@ def test_a_row_takes_no_model_of_other_words_and_no_translations_of_other_text(
     line = [*words, "--prepared", str(data)]
     (tmp_path / "other.yaml").write_text("extends: row\n", "utf-8")
     line[1] = str(tmp_path / "other.yaml")
+    shutil.copy(data / "raw" / "news.de", data / "raw" / "old.de")
+    (run / "generate-old.txt").touch()  # of a training that went on without that test set
+    old = ["--baseline", "row", "--set", "data.test-sets.old=test"]
+    assert "row has no finished run in" in launch(*line, *old, status=2)
     before = {path: path.read_bytes() for path in data.rglob("*.*") if path.is_file()}
     for file, flags, said in (
         (data / "raw" / "news.de", ["--baseline", "row"], "was scored with"),
