@@ -131,24 +131,24 @@ def _comparisons(row: TrainedRow, references: References) -> Dict[str, List[Comp
     runs = [
         run for _, run in sorted(seeds.items()) if not [*differing_texts(first, run, "reference")]
     ]
-    try:
-        for run in runs:
-            check_one_row(runs[0], run, "no difference to their mean is tested")
-    except ConfigurationError as error:
-        say(f"warning: {error}")
-        runs = []
     if not runs:
         return {}
     both = [TrainedRow(name, runs), row]
-    for what in incomparable(both):
-        say(
-            f"warning: {first.row} and {name} have different {what}: they differ not in their "
-            f"systems alone"
-        )
 
     from capsnmt.runs.comparison import compare_rows
 
-    found = compare_rows(both, references)
+    try:
+        for run in runs:
+            check_one_row(runs[0], run, "no difference to their mean is tested")
+        for what in incomparable(both):
+            say(
+                f"warning: {first.row} and {name} have different {what}: they differ not in their "
+                f"systems alone"
+            )
+        found = compare_rows(both, references)
+    except ConfigurationError as error:
+        say(f"warning: {error}")
+        found = None
     if found is None:
         return {}
     several = {"mean": found.comparisons} if len(found.test_sets) > 1 else {}

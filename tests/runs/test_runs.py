@@ -434,6 +434,10 @@ def test_a_row_has_its_difference_to_the_baseline_that_is_finished(
     said = capsys.readouterr().err
     assert "different precisions (baseline fp32; em_routing bf16): they" in said
     assert "different train.max-update (baseline 40; em_routing 50): they" in said
+    cut = RunFolder(tmp_path / "baseline" / "seed-1").generated("test")
+    cut.write_bytes(cut.read_bytes()[:99])
+    assert summarise(run, references).comparisons == {}
+    assert f"warning: {cut.parent} has no H- lines" in capsys.readouterr().err
     add_seed(tmp_path / "baseline/seed-1", tmp_path / "baseline", 2, 42.0, lr=0.5)
     assert summarise(run, references).comparisons == {}
     refused = r"warning: .*baseline/seed-2 has train.lr 0.5, but .*; no difference to their mean"
