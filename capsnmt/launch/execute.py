@@ -127,8 +127,7 @@ class _Execution:
     def set_up(self) -> None:
         """Prepare the data, compare with what was trained here, and write what the run is."""
         kind = kind_of(self.run)
-        step = kind.prepare(self.run)
-        if step is not None:
+        if (step := kind.prepare(self.run)) is not None:
             self.step(step)
         identity, others = kind.check_data(self.run)
         self.vocabulary = {path.name: files.sha256(path) for path in identity}
@@ -137,15 +136,16 @@ class _Execution:
         named = flags.named_files(self.run.settings.train)
         read = {**{path.name: path for path in others}, **named}
         self.data = {x: files.signature(path, known.get(x, "")) for x, path in read.items()}
-        finished = None if before is None else before.updates
-        # D: without its last checkpoint, as users delete them to save space, a finished training
-        # remains
-        self.deleted = finished is not None and not self.folder.last_checkpoint.exists()
-        self.done, self.epochs = finished or 0, 0
-        if not self.deleted:
-            self.done, self.epochs, recovered = recover(self.folder.checkpoints)
-            if recovered:
-                print_line(f"warning: {recovered}")
+        finished = (before and before.updates) or 0
+        # D: a finished training remains without its last checkpoint, as users delete them to save
+        # space, and where that is damaged and no other is left
+        kept = self.folder.last_checkpoint.exists() or not finished
+        found = recover(self.folder.checkpoints) if kept else (0, 0, None)
+        self.done, self.epochs, recovered = found
+        self.deleted = finished > 0 and not self.done
+        self.done = self.done or finished
+        if recovered and not self.deleted:
+            print_line(f"warning: {recovered}")
         self.trained = self.continued() if self.done else None
         self.is_trained = self.trained is not None and self.trained.updates is not None
         self.check_others()

@@ -92,11 +92,17 @@ def test_the_launcher_of_a_training_loads_one_checkpoint(
         assert "has 2 epochs, more than the 1 asked for; give --set train.max-epoch=2" in fewer
 
 
+@pytest.mark.parametrize("cut", [False, True])
 def test_a_finished_training_whose_checkpoints_were_deleted_is_not_repeated(
-    launch: Launch, words: List[str], run: Path
+    launch: Launch, words: List[str], run: Path, cut: bool
 ) -> None:
     """Its average is evaluated; what needs the checkpoints is refused, and changes nothing."""
     (run / "checkpoints" / "checkpoint_last.pt").unlink()
+    if cut:  # as a copy that filled a disk
+        shutil.rmtree(run / "checkpoints")
+        (run / "checkpoints").mkdir()
+        (run / "checkpoints" / "checkpoint_last.pt").write_bytes(b"PK")
+        assert launch(*words).count(": complete") == 4
     before = snapshot(run)
     assert launch(*words).count(": complete") == 4
     for more in (["train.max-epoch=2"], ["average.last-updates=2"], ["average=null"]):
