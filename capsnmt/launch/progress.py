@@ -5,7 +5,7 @@ import re
 import time
 from collections import deque
 from pathlib import Path
-from typing import Any, Deque, Dict, Optional, TextIO
+from typing import Any, Deque, Dict, Optional, TextIO, Tuple
 
 from capsnmt.files import naming
 from capsnmt.runs.learning_curve import clock
@@ -16,13 +16,14 @@ STOPPED_BY, PARAMETERS = "stopped_by", "parameters"
 
 # the last line of a traceback, but for torchrun's own
 ERROR = re.compile(r"(?:\[rank\d+\]: )?((?!.*ChildFailedError)[\w.]+Error: \S.*)")
+WARNING = re.compile(r" \| WARNING \| capsnmt\S* \| (.*)")  # our own
 
 
 class TrainingProgress:
     """Handle the output of a training line by line.
 
     All output goes to ``console``. The user is shown short lines: updates, loss, perplexity or
-    accuracy, speed, remaining time.
+    accuracy, speed, remaining time; and our warnings, as of an initial model of other settings.
     """
 
     def __init__(self, total: Optional[int], console: TextIO) -> None:
@@ -33,8 +34,7 @@ class TrainingProgress:
         # of a training that is over; None if it says nothing
         self.updates: Optional[int] = None
         self.parameters: Optional[int] = None
-        self.first: Optional[int] = None
-        self.started = time.monotonic()
+        self.first: Optional[Tuple[int, float]] = None  # update that was logged, and its time
 
     def __call__(self, line: str) -> None:
         """Handle one line of output."""
@@ -42,6 +42,9 @@ class TrainingProgress:
         self.console.flush()
         stats = _statistics(line)
         if stats is None:
+            warning = WARNING.search(line)  # which each process may give
+            if warning and not any(known.endswith(warning[1]) for known in self.tail):
+                print_line(f"  warning: {warning[1]}")
             self.tail.append(line.rstrip("\n"))
             return
         self.stopped = self.stopped or STOPPED_BY in stats
@@ -61,15 +64,14 @@ class TrainingProgress:
 
     def _update(self, stats: Dict[str, Any]) -> str:
         done = int(stats["num_updates"])
-        if self.first is None:
-            self.first, self.started = done, time.monotonic()
+        first, started = self.first = self.first or (done, time.monotonic())
         total = "" if self.total is None else f"/{self.total:,}"
         line = f"  update {done:,}{total}  loss {stats['loss']}{_quality(stats)}"
         if "wps" in stats:
             line += f"  {stats['wps']} words/s"
-        if self.total is None or done == self.first:
+        if self.total is None or done == first:
             return line
-        remaining = (self.total - done) * (time.monotonic() - self.started) / (done - self.first)
+        remaining = (self.total - done) * (time.monotonic() - started) / (done - first)
         return f"{line}  {clock(remaining)} left"
 
 

@@ -273,7 +273,8 @@ def test_a_row_starts_from_the_trained_other(
     launch: Launch, words: List[str], launched: Path, tmp_path: Path
 ) -> None:
     words[1] = str(tmp_path / "started.yaml")
-    Path(words[1]).write_text("extends: row\ninit-from: row\n", "utf-8")
+    started = "extends: row\ninit-from: row\ntrain: {activation-fn: gelu}\n"
+    Path(words[1]).write_text(started, "utf-8")
     base, run = (tmp_path / "runs" / name / "seed-1" for name in ("row", "started"))
     refused = launch(*words, status=2)
     assert f"init-from row has no finished run in {base} with the same" in refused
@@ -288,6 +289,8 @@ def test_a_row_starts_from_the_trained_other(
     (tmp_path / "away.json").rename(base / "scores.json")
     said, before = launch(*words), num_updates(base / "averaged.pt")
     assert f"initialised from row (up to {before} updates), trained for" in said
+    warned = f"{base / 'averaged.pt'}: it was trained with --activation-fn relu, and now it is gelu"
+    assert said.count(f"  warning: --init-from {warned}") == 1
     assert "tensors loaded" in (run / "console.log").read_text("utf-8")
     initial = records.load(run / "training.json")["initial"]
     assert (initial["row"], initial["updates"]) == ("row", before)
