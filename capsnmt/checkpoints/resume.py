@@ -67,7 +67,8 @@ def recover(folder: Path) -> Tuple[int, int, Optional[str]]:
         os.replace(last, last.with_name(f"{LAST}.damaged"))
         why = f"{LAST} was damaged"
     except CheckpointError:
-        if last.exists():  # it may be whole, and is not read now: no reason to train again
+        # it may be whole, and is not read now, as on a disk that is away: no reason to train again
+        if last.exists() or (folder.is_symlink() and not folder.exists()):
             raise
         why = f"{LAST} is missing"
     others = sorted(folder.glob("*.pt"), key=_place, reverse=True)

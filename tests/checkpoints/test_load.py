@@ -176,6 +176,9 @@ def test_a_checkpoint_that_cannot_be_read_now_is_not_taken_for_damaged(
             recover(tmp_path)
     monkeypatch.undo()
     assert recover(tmp_path) == (3, 0, None)
+    (tmp_path / "checkpoints").symlink_to(tmp_path / "a disk that is away")
+    with pytest.raises(CheckpointError, match=r"checkpoint_last.*: no such checkpoint"):
+        recover(tmp_path / "checkpoints")
 
 
 # --- where a stopped training resumes, whatever its folder holds
