@@ -76,7 +76,7 @@ class TransformerDecoder(Stack, TransformerDecoderBase):
         hides = padding
         if incremental_state is None and not full_context_alignment:
             future = self.buffered_future_mask(x)
-            hides = padding[:, :1]  # a word sees no padding on its right
+            hides = padding[:, :-1] & ~padding[:, 1:]  # a word sees no padding on its right
         masked = self.cross_self_attention or reads_padding(hides)
         # with a mask of padding, attention also reads what else hides or changes scores
         masked = masked or (future is not None and self.has_own_mask())
