@@ -60,15 +60,17 @@ class TransformerDecoder(Stack, TransformerDecoderBase):
         encoded: Optional[Tensor] = None
         encoded_padding: Optional[Tensor] = None
         if encoder_out is not None:
-            if len(encoder_out["encoder_out"]) > 0:
-                encoded = encoder_out["encoder_out"][0]
+            own = self.has_own_layers()
             # cross+self-attention appends the padding of the words
-            plain = self.cross_self_attention or self.has_own_layers()
+            plain = own or self.cross_self_attention
             masks = encoder_out["encoder_padding_mask"] if plain else attention_masks(encoder_out)
-            if len(masks) > 0:
-                encoded_padding = masks[0]
-        embedding = self.embed(prev_output_tokens, incremental_state)
-        x = embedding
+            encoded = [*encoder_out["encoder_out"], None][0]
+            if own and encoded is not None:  # a user's layer may read a row for each hypothesis
+                beam = len(prev_output_tokens) // max(1, encoded.size(1))
+                encoded = encoded.repeat_interleave(beam, 1)
+                masks = [mask.repeat_interleave(beam, 0) for mask in masks]
+            encoded_padding = [*masks, None][0]
+        x = embedding = self.embed(prev_output_tokens, incremental_state)
         if incremental_state is not None:
             prev_output_tokens = prev_output_tokens[:, -1:]
         padding = prev_output_tokens.eq(self.padding_idx)
@@ -114,9 +116,8 @@ class TransformerDecoder(Stack, TransformerDecoderBase):
     def has_own_mask(self) -> bool:
         """Return whether a user's decoder, layers, attentions or hooks may mask more."""
         ours = inherits(self, TransformerDecoderBase, "buffered_future_mask")
-        if not ours or self.has_own_layers():
-            return True
-        return any(overridden(layer.self_attn, Hosted) for layer in self.layers)
+        own = any(overridden(layer.self_attn, Hosted) for layer in self.layers)
+        return own or not ours or self.has_own_layers()
 
     def embed(self, tokens: Tensor, incremental_state: Optional[IncrementalState]) -> Tensor:
         """Return the embeddings ``[T, B, d]`` of the words; in a step of decoding, of the last."""

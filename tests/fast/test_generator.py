@@ -282,7 +282,12 @@ SCORES = {"scores": by_distance, "count": by_words}
 
 
 @pytest.mark.parametrize(
-    "path", ["v_proj", "q_proj", "out_proj", "embed_tokens", "model", "attend", "instance", *SCORES]
+    "path",
+    [
+        *("v_proj", "q_proj", "out_proj", "embed_tokens", "layer", "model", "attend"),
+        "instance",
+        *SCORES,
+    ],
 )
 @pytest.mark.parametrize("attention", ["self_attn", "encoder_attn"])
 def test_a_decoder_with_own_methods_is_searched_with_them(path: str, attention: str) -> None:
@@ -295,6 +300,11 @@ def test_a_decoder_with_own_methods_is_searched_with_them(path: str, attention: 
     elif path in SCORES:
         own = {"scores": SCORES[path], "reads_scores": True}
         changed.__class__ = type("Own", (type(changed),), own)
+    elif path == "layer":  # it reads the encoding itself
+        run = model.decoder.layers[1].forward
+        model.decoder.layers[1].forward = lambda x, encoded, *args, **more: run(
+            x + encoded.mean(0), encoded, *args, **more
+        )
     elif path == "instance":
         probabilities = model.get_normalized_probs
         model.get_normalized_probs = lambda *args, **more: 3 * probabilities(*args, **more)
