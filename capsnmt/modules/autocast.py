@@ -44,9 +44,9 @@ def autocast_dtype(device_type: str) -> Optional[torch.dtype]:
 
 
 def convert_once(x: Tensor) -> Tensor:
-    """Convert the input of several linear maps, which autocast would convert for each of them.
+    """Convert the input of several linear maps, as autocast would for each: not from fp64.
 
     **D**: the gradients of the maps are then added in bf16, in which each of them is computed.
     """
     dtype = autocast_dtype(x.device.type)
-    return x if dtype is None else x.to(dtype)
+    return x if dtype is None or x.dtype == torch.float64 else x.to(dtype)

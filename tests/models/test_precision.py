@@ -119,7 +119,10 @@ def test_double_precision_is_left_alone() -> None:
     models = [build("transformer_em_routing", *flags).double() for flags in ((), BF16)]
     models[1].make_generation_fast_(need_attn=True)
     logits = [forward(model, SOURCES, TARGETS) for model in models]
-    torch.testing.assert_close(*logits, atol=0, rtol=0)
+    with torch.autocast("cpu", torch.bfloat16):  # a user's
+        logits.append(forward(models[0], SOURCES, TARGETS))
+    for each in logits[1:]:
+        torch.testing.assert_close(each, logits[0], atol=0, rtol=0)
 
 
 @on_bf16_machine
