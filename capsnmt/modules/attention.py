@@ -15,7 +15,7 @@ from capsnmt.modules.head_aggregation import HeadComposition, HeadGate, HeadMixi
 from capsnmt.modules.head_aggregation.composed import Mixing
 from capsnmt.modules.masks import additive_mask
 from capsnmt.modules.observation import open_observer
-from capsnmt.modules.overrides import inherits
+from capsnmt.modules.overrides import inherits, overridden
 from capsnmt.modules.shortcuts import SHORTCUTS
 from capsnmt.routing.numerics import compute_dtype
 
@@ -179,9 +179,10 @@ class Attention(nn.Module):
 
     @property
     def reads_scores(self) -> bool:
-        """Whether anything reads or changes the scores or the weights."""
+        """Whether anything reads or changes the scores or the weights, as a user's dropout may."""
         mixings = self.score_mixing, self.weight_mixing, self.composition
         own = not inherits(self, Attention, "scores", "weights")
+        own = own or overridden(self.dropout_module, Dropout)
         return own or any(mixing is not None for mixing in mixings)
 
     def scores(

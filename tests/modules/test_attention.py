@@ -1,7 +1,7 @@
 """Attention, to one source or several, against loops over sentences, heads and positions."""
 
 import math
-from typing import Any, Callable, Dict, Tuple
+from typing import Any, Callable, Dict, List, Tuple
 
 import pytest
 import torch
@@ -13,6 +13,7 @@ from capsnmt.models.attention import (
     HostedMultiLayerAttention,
 )
 from capsnmt.modules.attention import Attention
+from capsnmt.modules.dropout import Dropout
 from capsnmt.modules.head_aggregation import HeadGate, HeadMixing
 from capsnmt.modules.masks import additive_mask
 from capsnmt.modules.multi_layer_attention import VARIANTS
@@ -117,11 +118,19 @@ def squared(self: Any, scores: torch.Tensor, needed: bool, mix: Any) -> Tuple[An
     return weights, weights if needed else None
 
 
-@pytest.mark.parametrize("own", [{"scores": sharper}, {"weights": squared}, {}], ids=" ".join)
+class Halved(Dropout):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x / 2
+
+
+OWN: List[Dict[str, Any]] = [{"scores": sharper}, {"weights": squared}, {}]
+
+
+@pytest.mark.parametrize("own", [*OWN, {"dropout_module": Halved()}], ids=" ".join)
 def test_own_scores_weights_or_mixing_hold_in_every_pass(
     own: Dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A user's, or a map of the weights alone; torch's fused function knows nothing of them."""
+    """A user's, or a map or dropout of the weights; torch's fused call knows nothing of them."""
     module, x = plain(), numbers(LENGTH, 2, WIDTH)
     before, _ = module(x, x, x, need_weights=False)
     module.__class__ = type("Own", (type(module),), own)
