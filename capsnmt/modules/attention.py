@@ -131,8 +131,9 @@ class Attention(nn.Module):
         gain = self.projection_gain()
         for projection in (self.k_proj, self.v_proj, self.q_proj):
             nn.init.xavier_uniform_(projection.weight, gain)
-        nn.init.xavier_uniform_(self.out_proj.weight)
-        nn.init.zeros_(self.out_proj.bias)
+        if isinstance(self.out_proj, nn.Linear):  # what takes its place has its own
+            nn.init.xavier_uniform_(self.out_proj.weight)
+            nn.init.zeros_(self.out_proj.bias)
 
     def projection_gain(self) -> float:
         """Return the gain of the initialisation of queries, keys and values."""

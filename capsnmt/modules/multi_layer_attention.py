@@ -99,18 +99,14 @@ class MultiLayerAttention(Attention):
         if num_sources == 1:  # the projections are the right ones, random numbers included
             return
         d, n = embed_dim, num_sources
-        projections = {
-            "q_proj": nn.Linear(d, n * d),
-            "k_proj": SourceLinear(n, self.source_dim, d),
-            "v_proj": (
-                nn.Linear(n * self.source_dim, d)
-                if variant == "M-01"
-                else SourceLinear(n, self.source_dim, d)
-            ),
-            "out_proj": nn.Linear(d if variant in ("M-01", "M-11") else n * d, d),
-        }
-        for name, projection in projections.items():
-            setattr(self, name, projection)
+        self.q_proj = nn.Linear(d, n * d)
+        self.k_proj = SourceLinear(n, self.source_dim, d)
+        self.v_proj = (
+            nn.Linear(n * self.source_dim, d)
+            if variant == "M-01"
+            else SourceLinear(n, self.source_dim, d)
+        )
+        self.out_proj = nn.Linear(d if variant in ("M-01", "M-11") else n * d, d)
         self.reset_parameters()
 
     @torch.no_grad()
@@ -130,9 +126,10 @@ class MultiLayerAttention(Attention):
             for rows in projection.weight.split(d, dim=0):
                 for block in rows.split(width, dim=1):
                     nn.init.xavier_uniform_(block, gain)
-        fans = self.out_proj.in_features + d
-        nn.init.xavier_uniform_(self.out_proj.weight, math.sqrt(fans / (num_sources * d + d)))
-        nn.init.zeros_(self.out_proj.bias)
+        if isinstance(self.out_proj, nn.Linear):
+            fans = self.out_proj.in_features + d
+            nn.init.xavier_uniform_(self.out_proj.weight, math.sqrt(fans / (num_sources * d + d)))
+            nn.init.zeros_(self.out_proj.bias)
 
     def call_heads(self) -> int:
         """Return the number of heads of the attention call: H (joint), or n H."""

@@ -14,7 +14,7 @@ from capsnmt.models.attention import (
 )
 from capsnmt.modules.attention import Attention
 from capsnmt.modules.dropout import Dropout
-from capsnmt.modules.head_aggregation import HeadGate, HeadMixing
+from capsnmt.modules.head_aggregation import HeadGate, HeadMixing, HeadRouting
 from capsnmt.modules.masks import additive_mask
 from capsnmt.modules.multi_layer_attention import VARIANTS
 from capsnmt.modules.shortcuts import SHORTCUTS
@@ -247,6 +247,14 @@ def test_attention_dropout_drops_in_training_only(
                 module(query, memory, memory, need_weights=need_weights)[0] for _ in range(2)
             )
             assert torch.equal(one, other) is not training
+
+
+@pytest.mark.parametrize("module", [plain(), multi_layer("M-10", 2)], ids=["one", "several"])
+def test_an_attention_whose_heads_are_routed_can_start_again(module: Any) -> None:
+    """As whoever trains the upper layers anew calls it."""
+    module.out_proj, before = HeadRouting(WIDTH, HEADS), module.q_proj.weight.tolist()
+    module.reset_parameters()
+    assert module.q_proj.weight.tolist() != before
 
 
 def test_talking_heads_drop_the_weights_that_multiply_the_values() -> None:
