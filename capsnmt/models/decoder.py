@@ -6,12 +6,12 @@ from fairseq.models.transformer import TransformerDecoderBase
 from fairseq.utils import safe_getattr
 from torch import Tensor, nn
 
-from capsnmt.models.attention import Hosted, IncrementalState
+from capsnmt.models.attention import IncrementalState
 from capsnmt.models.compilation import compiled, runs_compiled
 from capsnmt.models.layers import TransformerDecoderLayer
 from capsnmt.models.precision import autocast_of
 from capsnmt.models.stacks import Stack, attention_masks, kept_layers, reads_padding, run_layer
-from capsnmt.modules.overrides import inherits, overridden
+from capsnmt.modules.overrides import inherits
 
 
 class TransformerDecoder(Stack, TransformerDecoderBase):
@@ -65,7 +65,7 @@ class TransformerDecoder(Stack, TransformerDecoderBase):
             plain = own or self.cross_self_attention
             masks = encoder_out["encoder_padding_mask"] if plain else attention_masks(encoder_out)
             encoded = [*encoder_out["encoder_out"], None][0]
-            if own and encoded is not None:  # a user's layer may read a row for each hypothesis
+            if own and encoded is not None:  # a user's part may read a row for each hypothesis
                 beam = len(prev_output_tokens) // max(1, encoded.size(1))
                 encoded = encoded.repeat_interleave(beam, 1)
                 masks = [mask.repeat_interleave(beam, 0) for mask in masks]
@@ -116,8 +116,7 @@ class TransformerDecoder(Stack, TransformerDecoderBase):
     def has_own_mask(self) -> bool:
         """Return whether a user's decoder, layers, attentions or hooks may mask more."""
         ours = inherits(self, TransformerDecoderBase, "buffered_future_mask")
-        own = any(overridden(layer.self_attn, Hosted) for layer in self.layers)
-        return own or not ours or self.has_own_layers()
+        return not ours or self.has_own_layers()
 
     def embed(self, tokens: Tensor, incremental_state: Optional[IncrementalState]) -> Tensor:
         """Return the embeddings ``[T, B, d]`` of the words; in a step of decoding, of the last."""

@@ -7,7 +7,7 @@ import torch
 from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
 
-from capsnmt.models.attention import RetainedDropout
+from capsnmt.models.attention import Hosted, RetainedDropout
 from capsnmt.models.compilation import make_compilable
 from capsnmt.models.layers import HostLayer
 from capsnmt.models.selection import aggregates_layers, sublayers
@@ -155,8 +155,11 @@ class Stack(nn.Module):
         super().upgrade_state_dict_named(state_dict, name)
 
     def has_own_layers(self) -> bool:
-        """Return whether a user's layers, or hooks of layers, read what they are given."""
-        return any(overridden(layer, HostLayer) for layer in self.layers)
+        """Return whether a user's layers or attentions, or hooks of them, read their inputs."""
+        parts: List[Tuple[Any, type]] = [(layer, HostLayer) for layer in self.layers]
+        for name in ("self_attn", "encoder_attn"):
+            parts += [(getattr(layer, name, None), Hosted) for layer in self.layers]
+        return any(part is not None and overridden(part, base) for part, base in parts)
 
     def normalise(self, states: List[Tensor]) -> List[Tensor]:
         """Return the states as they leave the stack.

@@ -284,8 +284,8 @@ SCORES = {"scores": by_distance, "count": by_words}
 @pytest.mark.parametrize(
     "path",
     [
-        *("v_proj", "q_proj", "out_proj", "embed_tokens", "layer", "model", "attend"),
-        "instance",
+        *("v_proj", "q_proj", "out_proj", "embed_tokens", "model", "attend", "instance"),
+        *("layer", "forward"),
         *SCORES,
     ],
 )
@@ -301,10 +301,11 @@ def test_a_decoder_with_own_methods_is_searched_with_them(path: str, attention: 
         own = {"scores": SCORES[path], "reads_scores": True}
         changed.__class__ = type("Own", (type(changed),), own)
     elif path == "layer":  # it reads the encoding itself
-        run = model.decoder.layers[1].forward
-        model.decoder.layers[1].forward = lambda x, encoded, *args, **more: run(
-            x + encoded.mean(0), encoded, *args, **more
-        )
+        layer, run = model.decoder.layers[1], model.decoder.layers[1].forward
+        layer.forward = lambda x, y, *args, **more: run(x + y.mean(0), y, *args, **more)
+    elif path == "forward":
+        run = changed.forward
+        changed.forward = lambda query, key, **more: run(query + key.mean(0), key, **more)
     elif path == "instance":
         probabilities = model.get_normalized_probs
         model.get_normalized_probs = lambda *args, **more: 3 * probabilities(*args, **more)
