@@ -65,8 +65,7 @@ class DisagreementPenalty:
         """
         silent = self.attentions - {attention for attention, _ in record.values}
         if silent:  # or layer dropout has dropped every layer of an existing attention
-            modules = (module for module in model.modules() if isinstance(module, Attention))
-            existing = {module.role for module in modules if module.role}
+            existing = {m.role for m in model.modules() if isinstance(m, Attention) and m.role}
             for attention in sorted(silent - existing):
                 has = ", ".join(name for name in ATTENTIONS if name in existing)
                 raise SystemExit(
@@ -104,8 +103,7 @@ class DisagreementPenalty:
 def log_disagreement(logging_outputs: List[Dict[str, Any]]) -> None:
     """Log the terms summed over workers and accumulated batches."""
     sample_size = sum(log.get("sample_size", 0) for log in logging_outputs)
-    names = dict.fromkeys(name for log in logging_outputs for name in log)
-    for name in names:
-        if name.startswith(PREFIX):
-            total = sum(log.get(name, 0) for log in logging_outputs)
-            metrics.log_scalar(name, total / sample_size, sample_size, round=3)
+    names = (name for log in logging_outputs for name in log if name.startswith(PREFIX))
+    for name in dict.fromkeys(names):
+        total = sum(log.get(name, 0) for log in logging_outputs)
+        metrics.log_scalar(name, total / sample_size, sample_size, round=3)

@@ -156,9 +156,13 @@ class DisagreementRecord(AttentionObserver):
         self.source, self.target = source, target
         self.reads_weights = "position" in self.terms
         self.values: Dict[Tuple[str, str], List[Tensor]] = {}
+        self.learns = False
 
     def add(self, role: str, values: Tensor, weights: Optional[Tensor], heads: Tensor) -> None:
         """Measure the chosen terms of one attention; only ``position`` needs the weights."""
+        if self.learns and not torch.is_grad_enabled():
+            return  # of a teacher, or of a translation, between a pass and its gradients
+        self.learns = torch.is_grad_enabled()
         real = self.source if role == "enc-self" else self.target
         measures = {
             "subspace": lambda: mean_cosine(values),

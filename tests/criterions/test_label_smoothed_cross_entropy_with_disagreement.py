@@ -110,6 +110,19 @@ def test_validation_measures_and_logs_but_reports_the_baselines_loss() -> None:
     assert training_logs["loss"] > logs["loss"] + size / 16  # the position term is at least 1 / L
 
 
+def test_a_teacher_that_is_asked_in_the_loss_is_not_penalised() -> None:
+    student, teacher, ours = train(), train().eval(), criterion()
+    expected, compute = ours(student, SAMPLE)[2], ours.compute_loss
+
+    def distilled(*args: Any, **more: Any) -> Any:
+        with torch.no_grad():
+            teacher.encoder(SAMPLE["net_input"]["src_tokens"].flip(1))
+        return compute(*args, **more)
+
+    ours.compute_loss = distilled
+    torch.testing.assert_close(ours(student, SAMPLE)[2], expected)
+
+
 @pytest.mark.parametrize("sentence_avg", [False, True])
 def test_accumulated_batches_are_one_batch_and_the_log_shows_its_mean(sentence_avg: bool) -> None:
     """To rounding where sources are as long as their targets; see the criterion's docstring."""
