@@ -117,15 +117,11 @@ class MultiLayerAttention(Attention):
         """
         d = self.embed_dim
         num_sources = self.q_proj.out_features // d
-        gain = self.projection_gain()
-        for projection, width in (
-            (self.k_proj, self.source_dim),
-            (self.v_proj, self.source_dim),
-            (self.q_proj, d),
-        ):
+        projections = self.k_proj, self.v_proj, self.q_proj
+        for projection, width in zip(projections, (self.source_dim, self.source_dim, d)):
             for rows in projection.weight.split(d, dim=0):
                 for block in rows.split(width, dim=1):
-                    nn.init.xavier_uniform_(block, gain)
+                    nn.init.xavier_uniform_(block, self.projection_gain())
         if isinstance(self.out_proj, nn.Linear):
             fans = self.out_proj.in_features + d
             nn.init.xavier_uniform_(self.out_proj.weight, math.sqrt(fans / (num_sources * d + d)))
