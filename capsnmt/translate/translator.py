@@ -81,10 +81,11 @@ class Translator(GeneratorHubInterface):
 
     def apply_bpe(self, sentence: str) -> str:
         """Return the subwords of tokens, whatever the locale, by which fairseq reads merges."""
-        codes = getattr(self.cfg.bpe, "bpe_codes", None)
-        if codes is None:
+        bpe = self.cfg.bpe
+        if getattr(bpe, "_name", None) != "subword_nmt":
             return str(super().apply_bpe(sentence))
-        return segment("bpe", Path(codes), chunk_of([sentence])).decode("utf-8").rstrip("\n")
+        words = segment("bpe", Path(bpe.bpe_codes), chunk_of([sentence]))
+        return words.decode("utf-8").rstrip("\n")
 
     def split(self, line: str) -> List[List[str]]:
         """Return the subwords of a raw line, in parts that fit into the model."""
