@@ -242,13 +242,12 @@ def sign_test(bleu: Measure, baseline: np.ndarray, system: np.ndarray) -> SignTe
     ``baseline`` and ``system`` are the ``[segments, 10]`` of
     :func:`~capsnmt.evaluation.metrics.smoothed_bleu`.
     """
-    from scipy.special import bdtr
-
     total = baseline.sum(0)
     before = bleu.score(total)
     changed = np.flatnonzero((baseline != system).any(1))
     after = np.array([bleu.score(total - baseline[i] + system[i]) for i in changed])
     better, worse = int((after > before).sum()), int((after < before).sum())
     decided = better + worse
-    p = min(1.0, 2 * float(bdtr(min(better, worse), decided, 0.5)))
+    tail = sum(math.comb(decided, k) for k in range(min(better, worse) + 1))
+    p = min(1.0, 2 * tail / 2**decided)
     return SignTest(better=better, worse=worse, ties=len(baseline) - decided, p_value=p)
