@@ -108,6 +108,13 @@ def validate(args: Any, stacks: Sequence[str] = STACKS) -> None:
                 f"drop it"
             )
     refuse_together(args, EXCLUSIONS)
+    for name in (f"{side}_layers_to_keep" for side in stacks):
+        if isinstance(safe_getattr(args, name), list):  # fairseq reads a text, as of an override
+            raise ConfigurationError(
+                f"{spelled(args, name)} is of generation, and fairseq cannot train with it; drop "
+                f"it, and generate with --model-overrides \"{{'encoder_layers_to_keep': '0,2', "
+                f"'decoder_layers_to_keep': '0,1,2'}}\" (both sides; from 0)"
+            )
     heads = {getattr(args, f"{side}_attention_heads") for side in stacks}
     if args.drop_head > 0 and heads == {1}:  # the only one is kept
         refuse_idle(args, "drop_head", "every attention has one head")
