@@ -55,9 +55,8 @@ def stream_lines(stream: BinaryIO, name: str) -> Iterator[str]:
         try:
             text = data.decode("utf-8")
         except UnicodeDecodeError as error:
-            fix = "correct it, or convert a text of cp1252 by iconv -f cp1252 -t utf-8"
-            if stream.seekable():  # not a pipe, whose writer may wait for an answer
-                fix = _repair(stream, foreign)
+            # of a pipe, the writer may wait for an answer
+            fix = _repair(stream if stream.seekable() else (), foreign)
             raise ConfigurationError(
                 f"{name}, line {number}: not UTF-8 ({error.reason} at byte {error.start}); {fix}"
             ) from None

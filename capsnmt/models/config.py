@@ -253,6 +253,15 @@ MECHANISMS: Tuple[Type[FairseqDataclass], ...] = (
 NOT_EM = [name for name, each in {**OF_HEADS, **OF_LAYERS}.items() if not each.reads_activation]
 NOT_RANDOM: List[Values] = [{"head_aggregation": NOT_EM}, {"layer_aggregation": NOT_EM}, *CAPSULES]
 SYSTEMS: List[Values] = [HEADS, LAYERS, MULTI_LAYER, FUSES, *CAPSULES]
+# of the encoder; a decoder without layers would not read it
+SYSTEMS_OF: Dict[str, List[Values]] = {
+    "encoder": [
+        {**HEADS, "head_aggregation_attention": ("enc-self",)},
+        {**LAYERS, "layer_aggregation_side": ("encoder", "both")},
+        *(MULTI_LAYER, ENCODER_CAPSULES),
+    ],
+    "decoder": SYSTEMS,
+}
 OF_SOURCE: List[Values] = [TRANSPARENT, MULTI_LAYER, FUSES]
 OF_ENCODER: List[Values] = [
     {**each, "cross_self_attention": (False,)}  # that reads it otherwise

@@ -8,7 +8,7 @@ from typing import Any, Dict, Sequence, Set
 from fairseq.utils import safe_getattr, safe_hasattr
 
 from capsnmt.cli import ConfigurationError
-from capsnmt.models.config import EXCLUSIONS, MECHANISMS, SYSTEMS, defaults
+from capsnmt.models.config import EXCLUSIONS, MECHANISMS, SYSTEMS_OF, defaults
 from capsnmt.models.selection import ATTENTIONS_OF, parse_layers, sublayers
 from capsnmt.models.switches import (
     check_values,
@@ -129,7 +129,7 @@ def validate(args: Any, stacks: Sequence[str] = STACKS) -> None:
 def _validate_stack(args: Any, side: str) -> None:
     """Refuse lists of layers, heads and capsules that do not fit the encoder or decoder."""
     layers, width = getattr(args, f"{side}_layers"), getattr(args, f"{side}_embed_dim")
-    used = switched_on(args, SYSTEMS)
+    used = switched_on(args, SYSTEMS_OF[side])
     if layers < 1 and used:
         raise ConfigurationError(
             f"--{side}-layers is {layers}, and {spelled(args, used[0])} needs a layer; give 1 "

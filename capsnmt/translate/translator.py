@@ -3,14 +3,12 @@
 import inspect
 import math
 from difflib import get_close_matches
-from pathlib import Path
 from typing import Any, Collection, Dict, List, Mapping, NamedTuple, Optional, Sequence, Union
 
+from fairseq.data.encoders.subword_nmt_bpe import SubwordNMTBPE
 from fairseq.hub_utils import GeneratorHubInterface
 
 from capsnmt.cli import ConfigurationError, shown
-from capsnmt.corpora.parallel import chunk_of
-from capsnmt.corpora.subwords import segment
 
 # a subword of subword-nmt that does not end its word; one of sentencepiece that starts a word
 CONTINUED, STARTS = "@@", "\u2581"
@@ -40,6 +38,14 @@ class Translator(GeneratorHubInterface):
     (:func:`split_subwords`), and the translations of its parts are joined; their score is the mean
     over tokens.
     """
+
+    def __init__(self, cfg: Any, task: Any, models: Sequence[Any]) -> None:
+        super().__init__(cfg, task, models)
+        if isinstance(self.bpe, SubwordNMTBPE):  # fairseq reads its merges by the locale
+            from subword_nmt.apply_bpe import BPE
+
+            with open(cfg.bpe.bpe_codes, encoding="utf-8") as merges:
+                self.bpe.bpe = BPE(merges, separator=cfg.bpe.bpe_separator)
 
     def sample(
         self,
@@ -78,14 +84,6 @@ class Translator(GeneratorHubInterface):
             )
             for of_line in parts
         ]
-
-    def apply_bpe(self, sentence: str) -> str:
-        """Return the subwords of tokens, whatever the locale, by which fairseq reads merges."""
-        bpe = self.cfg.bpe
-        if getattr(bpe, "_name", None) != "subword_nmt":
-            return str(super().apply_bpe(sentence))
-        words = segment("bpe", Path(bpe.bpe_codes), chunk_of([sentence]))
-        return words.decode("utf-8").rstrip("\n")
 
     def split(self, line: str) -> List[List[str]]:
         """Return the subwords of a raw line, in parts that fit into the model."""

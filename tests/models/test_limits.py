@@ -91,6 +91,12 @@ def test_the_attention_weights_are_the_hosts() -> None:
     torch.testing.assert_close(*weights)
 
 
+def test_an_encoder_without_layers_leaves_the_mechanisms_of_the_decoder() -> None:
+    flags = ("--head-aggregation", "em", "--head-aggregation-attention", "dec-self")
+    names = build(PLAIN, "--encoder-layers", "0", *flags).state_dict()
+    assert "decoder.layers.0.self_attn.out_proj.beta_a" in names
+
+
 def derive(part: torch.nn.Module, own: Callable[..., Any]) -> None:
     """Give a part a class derived of its own, whose pass is ``own(the host's, its inputs)``."""
     host = type(part)

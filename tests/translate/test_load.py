@@ -1,14 +1,15 @@
 """Models in Python: ``from_pretrained`` translates as ``fairseq-generate``."""
 
+import argparse
 import re
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any, Dict
 
 import pytest
 import torch
 from fairseq.hub_utils import GeneratorHubInterface
-from subword_nmt.apply_bpe import BPE
 
 from capsnmt import records
 from capsnmt.analysis.__main__ import main as analyse
@@ -55,9 +56,16 @@ def test_a_run_is_enough(runs: Dict[str, Path]) -> None:
             translator.translate(lines, **{name: 0})
     encoded = translator.encode(lines[0])
     assert translator.decode(translator.generate(encoded, beam=3)[0]["tokens"]) == best[0]
-    codes = data_of(runs["plain"]).folder / "bpe" / "codes"
-    with codes.open(encoding="latin-1") as stream:  # as fairseq reads it in such a locale
-        translator.bpe.bpe = BPE(stream)
+
+
+def test_merges_are_read_as_utf_8_in_every_locale(
+    runs: Dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """subword-nmt's parser of arguments, which fairseq asks, opens them by the locale."""
+    with monkeypatch.context() as context:
+        latin = partial(Path.open, encoding="latin-1")
+        context.setattr(argparse.FileType, "__call__", lambda _, path: latin(Path(path)))
+        translator = from_pretrained(runs["plain"])
     assert translator.split("Straße") == [["Straße"]]
 
 
