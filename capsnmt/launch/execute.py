@@ -150,6 +150,9 @@ class _Execution:
         self.is_trained = self.trained is not None and self.trained.updates is not None
         self.check_others()
         self.remove_other_scores()
+        if before is not None and before.updates and not self.is_trained:
+            # else who goes on, by a config.json with the new end, would take it for reached
+            records.write(self.folder.training, replace(before, updates=None))
         records.write(self.folder.config, self.run.config)
         with files.atomic_writer(self.folder.commands) as file:
             file.write(script(self.run))

@@ -92,6 +92,16 @@ def test_the_launcher_of_a_training_loads_one_checkpoint(
         assert "has 2 epochs, more than the 1 asked for; give --set train.max-epoch=2" in fewer
 
 
+def test_a_finished_training_goes_on_in_another_process_than_set_it_up(
+    launch: Launch, words: List[str], run: Path
+) -> None:
+    """As a job: config.json has its new end before it has gone on."""
+    first = records.load(run / "training.json")["updates"]
+    launch(*words, "--set", "train.max-epoch=2", "--jobs", "2")
+    assert "-- train: resuming at" in (run / "launch.log").read_text("utf-8")
+    assert records.load(run / "training.json")["updates"] == 2 * first
+
+
 @pytest.mark.parametrize("cut", [False, True])
 def test_a_finished_training_whose_checkpoints_were_deleted_is_not_repeated(
     launch: Launch, words: List[str], run: Path, cut: bool
