@@ -253,8 +253,9 @@ def find(
     them: ./configs/multi30k/base.yaml may extend the multi30k/base of the project.
     """
     folders = configuration_folders()
-    paths = [Path(name)] if name.endswith((".yaml", ".yml")) else []
-    paths += [child.parent / f"{name}.yaml" for child in family[-1:]]
+    beside = family[-1].parent if family else Path()
+    paths = [beside / name] if name.endswith((".yaml", ".yml")) else []
+    paths += [beside / f"{name}.yaml"] if family else []
     for full_name in [f"{dataset}/{name}", name] if dataset else [name]:
         paths += [folder / f"{full_name}.yaml" for folder in folders]
     for path in paths:

@@ -165,6 +165,20 @@ def test_a_users_configurations_add_to_ours_and_come_first(
     assert "init-from baseline has no run in" in every
 
 
+def test_a_file_extends_the_one_beside_it(
+    plan: Launch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not one of its name in the working folder."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine").mkdir()
+    for folder, rate in (("mine", 0.5), (".", 0.25)):
+        text = f"extends: multi30k/baseline\ntrain: {{lr: {rate}}}\n"
+        (tmp_path / folder / "base.yaml").write_text(text)
+    (tmp_path / "mine" / "row.yaml").write_text("extends: base.yaml\n")
+    (line,) = trainings(plan("--config", "mine/row.yaml", "--cpu"))
+    assert "--lr 0.5 " in line
+
+
 def test_what_a_search_is_given_of_the_references_is_warned_of(launch: Launch) -> None:
     for size, warned in ((0, False), (2, True)):
         given = ["--config", "multi30k/baseline", "--set", f"generate.prefix-size={size}"]
