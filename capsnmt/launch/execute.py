@@ -13,7 +13,7 @@ import sys
 from contextlib import contextmanager
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Callable, ContextManager, Iterator, List, Optional, TextIO, Tuple
+from typing import Any, Callable, ContextManager, Iterator, List, Mapping, Optional, TextIO, Tuple
 
 import torch
 from msgspec.structs import replace
@@ -47,7 +47,8 @@ def steps(run: Run) -> List[Step]:
 
 def script(run: Run) -> str:
     """Return the commands of a run as a bash script that does the same without the launcher."""
-    lines = ["#!/usr/bin/env bash", *header(run), "set -euo pipefail", *exports(run)]
+    lines = ["#!/usr/bin/env bash", *header(run), "set -euo pipefail"]
+    lines += exports(environment(run.device))
     for step in steps(run):
         lines += ["", f"# {step.name}", step.shell()]
     return "\n".join(lines) + "\n"
@@ -58,11 +59,9 @@ def header(run: Run) -> List[str]:
     return [f"# {run.title}, {run.device}", f"# {training_step.update(run)}"]
 
 
-def exports(run: Run) -> List[str]:
-    """Return the variables of the commands, as lines of a script."""
-    return [
-        f"export {name}={shlex.quote(value)}" for name, value in environment(run.device).items()
-    ]
+def exports(variables: Mapping[str, str]) -> List[str]:
+    """Return variables as lines of a script."""
+    return [f"export {name}={shlex.quote(value)}" for name, value in variables.items()]
 
 
 def execute(run: Run) -> None:

@@ -13,6 +13,7 @@ from capsnmt.cli import ConfigurationError, check_line, shown
 from capsnmt.files import atomic_writer, locked
 from capsnmt.launch.execute import exports, header, set_up, steps
 from capsnmt.launch.run import Run, python
+from capsnmt.process import package_path
 from capsnmt.runs.records import RunFolder
 
 # Long enough for a large model to finish its update and save on a busy file system.
@@ -73,7 +74,7 @@ def job_script(run: Run, partition: str) -> str:
         *header(run),
         *(f"# after the job of {folder}" for folder in run.earlier()),
         *(f"# {step.name}: {step.shell()}" for step in steps(run)),
-        *exports(run),
+        *exports(package_path()),  # the launcher sets the others, by what the node has
         # since SLURM 22.05 srun does not inherit it from the job
         'export SRUN_CPUS_PER_TASK="$SLURM_CPUS_PER_TASK"',
         "export SLURM_EXPORT_ENV=ALL",  # where SBATCH_EXPORT is NONE, srun would pass nothing on

@@ -128,6 +128,22 @@ def test_each_seed_is_a_job_until_it_ends(
     assert "job 4 (submitted)" in launch(*copied, "--seeds", "2", "--set", "train.lr=0.1")
 
 
+def test_a_job_has_the_allocator_of_its_node(
+    cluster: Cluster,
+    submission: List[str],
+    output: Path,
+    launch: Launch,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where there is none, training.json would have that of the machine that submits."""
+    known = {"LD_PRELOAD": "libtcmalloc_minimal.so.4"}
+    monkeypatch.setattr("capsnmt.launch.run.tcmalloc", lambda: known)
+    launch(*submission, "--cpu")
+    run = output / "baseline" / "seed-1"
+    assert "LD_PRELOAD" in (run / "commands.sh").read_text("utf-8")
+    assert "LD_PRELOAD" not in (run / "job.sh").read_text("utf-8")
+
+
 def test_a_job_is_not_submitted_twice_if_squeue_cannot_answer(
     cluster: Cluster, submission: List[str], launch: Launch
 ) -> None:
