@@ -251,7 +251,7 @@ def start_training() -> None:
     def initialise(self: Any, *args: Any, **kwargs: Any) -> None:
         original(self, *args, **kwargs)
         keep_freed_memory(self.device.type)
-        self._model.train()
+        self.model.train()  # with several processes only the wrapper moves it to its GPU
 
     Trainer.__init__ = initialise
 

@@ -11,16 +11,18 @@ from typing import List
 import numpy as np
 import pytest
 import torch
-from fairseq import utils
+from fairseq import models, utils
 from fairseq.data import FairseqDataset, data_utils
 from fairseq.data.iterators import EpochBatchIterator
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.optim import AMPOptimizer
 from fairseq.tasks import FairseqTask
+from fairseq.trainer import Trainer
 
+from capsnmt.cli import ConfigurationError
 from tests.commands import ON_CPU, hypotheses, scores, succeed, train
 from tests.interpreter import ran
-from tests.support import PLUGIN, REPO, parse
+from tests.support import PLUGIN, REPO, build, parse
 
 
 @pytest.mark.parametrize("multiple", [1, 4, 8])
@@ -117,6 +119,18 @@ def test_gradients_on_a_cpu_are_clipped_there_beside_a_gpu(monkeypatch: pytest.M
     sum(p.sum() for p in params).backward()
     assert utils.clip_grad_norm_(params, 1.0).item() == pytest.approx(2)
     torch.testing.assert_close(params[1].grad, torch.full((2,), 0.5))
+
+
+def test_a_training_by_several_processes_is_checked_on_their_device(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """fairseq's wrapper moves the model there; here to a device that is not that of the checks."""
+    monkeypatch.setattr(Trainer, "use_distributed_wrapper", True)
+    monkeypatch.setattr(models, "DistributedFairseqModel", lambda _, model, **__: model.to("meta"))
+    given = ("capsnmt_transformer", "--autocast", "bf16")
+    cfg = convert_namespace_to_omegaconf(parse(*given, "--cpu"))
+    with pytest.raises(ConfigurationError, match="device type meta is not supported"):
+        Trainer(cfg, None, build(*given), None)
 
 
 def test_importing_the_plugin_prints_nothing() -> None:
