@@ -116,7 +116,10 @@ def parse(flags: str) -> argparse.Namespace:
 def build(flags: str, setup: Setup) -> nn.Module:
     """Build the model of the flags, on the device and in the precision of the benchmark."""
     torch.manual_seed(setup.seed)
-    model = fairseq.models.build_model(parse(flags), task(setup.vocabulary))
+    args = parse(flags)
+    if setup.dtype == "bf16" and hasattr(args, "autocast"):  # a switch of our models, not of stock
+        args.autocast = "bf16"
+    model = fairseq.models.build_model(args, task(setup.vocabulary))
     return model.to(setup.device)
 
 

@@ -1,5 +1,6 @@
 """The benchmark measures what its tables claim; no test depends on the speed."""
 
+import dataclasses
 import json
 import math
 import os
@@ -118,6 +119,14 @@ def test_the_training_step_minimises_the_loss_of_its_flags() -> None:
     stock = loss(workload.stock_flags("tiny"))
     assert loss(f"--arch {PLAIN}_tiny") == stock
     assert loss(ROWS["wmt17_zh_en/li2021_output"].command("tiny")) > stock
+
+
+def test_ours_is_built_in_bf16_where_that_is_measured() -> None:
+    for dtype, precision in (("fp32", "none"), ("bf16", "bf16")):
+        setup = dataclasses.replace(SETUP, dtype=dtype)
+        model = workload.build(f"--arch {PLAIN}_tiny", setup)
+        assert (model.encoder.autocast, model.decoder.autocast) == (precision, precision)
+        workload.build(workload.stock_flags("tiny"), setup)  # which has no such switch
 
 
 def test_batches_have_the_padding_of_real_ones() -> None:
