@@ -15,7 +15,7 @@ import torch
 from fairseq import utils
 from fairseq.trainer import Trainer
 
-from scripts import benchmark, benchmark_end_to_end, check_gpu, workload
+from scripts import benchmark, benchmark_end_to_end, benchmark_gpu, check_gpu, workload
 from scripts.benchmark_report import Result
 from scripts.benchmark_systems import System, system_of
 from scripts.paper_rows import PLAIN, load_rows
@@ -243,6 +243,15 @@ def test_a_check_of_a_gpu_goes_on_where_a_precision_is_refused(
     check_gpu.trained("layers, dense", "cuda")
     (refused,) = capsys.readouterr().out.splitlines()  # and fp32 is as it should be
     assert '"refused": "--layer-aggregation dense and --fp16' in refused
+
+
+def test_spans_that_fairseq_names_are_no_work_of_a_gpu() -> None:
+    gpu, cpu = torch.autograd.DeviceType.CUDA, torch.autograd.DeviceType.CPU
+    kernel, span, host = (
+        SimpleNamespace(device_type=device, is_user_annotation=named)
+        for device, named in ((gpu, False), (gpu, True), (cpu, True))
+    )
+    assert benchmark_gpu.work_of_gpu([host, span, kernel]) == [kernel]
 
 
 def test_a_row_is_compared_with_stock_of_its_size_and_its_baselines_heads() -> None:
