@@ -5,6 +5,7 @@ import logging
 from typing import Any, Optional
 
 import torch.nn as nn
+from fairseq import hub_utils
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import register_model
 from fairseq.models.transformer import TransformerModel
@@ -111,7 +112,9 @@ class CapsnmtTransformer(TransformerModel):
         folder, data = str(model_name_or_path), str(data_name_or_path or ".")
         device = load.chosen_device(str(kwargs.pop("device", "cpu")))
         load.check_checkpoints(folder, checkpoint_file, kwargs)
-        return super().from_pretrained(folder, checkpoint_file, data, **kwargs).to(device)
+        found = hub_utils.from_pretrained(folder, checkpoint_file, data, cls.hub_models(), **kwargs)
+        models = [model.to(device) for model in found["models"]]  # which is where it prepares them
+        return hub_utils.GeneratorHubInterface(found["args"], found["task"], models).to(device)
 
     @classmethod
     def build_model(cls, args: Any, task: Any) -> nn.Module:

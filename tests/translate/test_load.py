@@ -5,7 +5,7 @@ import re
 import shutil
 from functools import partial
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any, Dict, List
 
 import pytest
 import torch
@@ -197,6 +197,22 @@ def test_calls_as_in_fairseq(runs: Dict[str, Path]) -> None:
     assert type(hub) is GeneratorHubInterface
     lines = source(runs["plain"]).splitlines()
     assert hub.translate(lines, beam=3) == [each[1] for each in expected(runs["plain"])]
+
+
+def test_a_checkpoint_is_prepared_on_the_device_where_it_decodes(
+    runs: Dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A CPU without bf16 would take the precision of its training from it."""
+    prepared: List[str] = []
+
+    def prepare(self: CapsnmtTransformer, _: Any) -> None:
+        prepared.append(next(self.parameters()).device.type)
+
+    monkeypatch.setattr(CapsnmtTransformer, "prepare_for_inference_", prepare)
+    monkeypatch.setattr(load, "chosen_device", str)
+    folder, data = str(runs["plain"] / "checkpoints"), str(data_of(runs["plain"]).binarised)
+    from_pretrained(folder, "checkpoint_last.pt", data, device="meta")
+    assert prepared == ["meta"]
 
 
 @pytest.mark.parametrize("changed", ["pickle", "adaptive_softmax_cutoff", "arch", "_name", "task"])
