@@ -8,6 +8,7 @@ from typing import Dict, List
 import pytest
 import yaml
 
+from capsnmt.routing.backend import AUTOMATIC
 from tests.commands import CORPUS_WORDS as WORDS
 from tests.commands import TINY, binarise_reversals
 from tests.docs.pages import REPO, Block, blocks, rows
@@ -81,6 +82,12 @@ def test_checkpoint(tmp_path: Path) -> None:
     for text in (f"fairseq-train M30K/bin --user-dir{routed}", start.text):
         said = run(f"rm -rf RUN; {smaller('checkpoint', text)}", tmp_path)
         assert "routing replaces the trained W^O and starts at random in encoder.layers.0" in said
+
+
+def test_the_kernels_that_auto_takes_are_those_that_the_tutorial_names() -> None:
+    text = (TUTORIALS / "torch.md").read_text("utf-8")
+    (said,) = re.findall(r'`backend="auto"` chooses ([^.]*)\.', text)
+    assert ("C++" in said, "Triton" in said) == ("cpp" in AUTOMATIC, "triton" in AUTOMATIC)
 
 
 def test_the_scores_updates_and_tokens_of_a_row_are_those_of_its_configuration() -> None:
