@@ -11,6 +11,8 @@ import torch
 from fairseq.models import build_model
 
 from capsnmt.cli import ConfigurationError
+from capsnmt.modules.multi_layer_attention import VARIANTS
+from tests.docs.pages import REPO
 from tests.sentences.systems import SMALL as OF_CLASSIFIERS
 from tests.sentences.systems import build as build_classifier
 from tests.sentences.systems import make_task
@@ -79,6 +81,22 @@ def test_an_exact_start_is_without_a_warning(
     with caplog.at_level(logging.WARNING, logger="capsnmt"):
         build("capsnmt_transformer", *flags, "--init-from", baseline[1])
     assert not caplog.records
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_tutorial_names_what_multi_layer_attention_starts_anew(
+    variant: str, baseline: tuple
+) -> None:
+    words = {"q_proj": "queries", "k_proj": "keys", "v_proj": "values", "out_proj": "W^O"}
+    name = "decoder.layers.0.encoder_attn.{}.weight".format
+    own = build("capsnmt_transformer", "--mlmha", variant, "--init-from", baseline[1]).state_dict()
+    trained = baseline[0].state_dict()
+    anew = {each for each in words if own[name(each)].shape != trained[name(each)].shape}
+    text = (REPO / "docs" / "tutorials" / "checkpoint.md").read_text("utf-8")
+    (row,) = re.findall(r"^\| `--mlmha`[^|]*\|(.*?)\|", text, re.MULTILINE)
+    always, _, also = row.partition(";")
+    said = always + also if variant in also else always
+    assert anew == {each for each, word in words.items() if word in said}
 
 
 @pytest.mark.parametrize("kept", ["^encoder", "^decoder", "^(?!.*version)", "encoder.layers.0.fc1"])
