@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from capsnmt.analysis.base import Analysis, Cell, NotApplicableError, RoutingCall, places
-from capsnmt.analysis.plots import Figure, matrices
+from capsnmt.analysis.plots import Figure, in_words, matrices
 from capsnmt.modules.algorithms import OF_HEADS, OF_LAYERS
 from capsnmt.modules.capsule_attention import CapsuleAttention
 from capsnmt.modules.disagreement import LENGTH_FLOOR
@@ -93,9 +93,9 @@ class Agreement(Analysis):
         return [
             Figure(
                 f"agreement-{name}-{place}-{layer}",
-                f"Mean C of {name}, {place}, layer {layer}, over tokens, one panel per iteration. "
-                f"{C.size(1)} inputs in rows, {C.size(2)} output capsules in columns, sorted by "
-                "their strongest input.",
+                f"Mean C of {name}, {in_words(place, layer)}, over tokens, one panel per "
+                f"iteration. {C.size(1)} inputs in rows, {C.size(2)} output capsules in columns, "
+                "sorted by their strongest input.",
                 partial(
                     matrices,
                     {f"iteration {number}": each for number, each in enumerate(C, 1)},

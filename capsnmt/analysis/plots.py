@@ -21,6 +21,12 @@ LONGEST_LABEL = 14  # characters of a subword on an axis
 COLOUR_MAP = "viridis"  # monotone in lightness: legible in print and with any colour vision
 
 
+def in_words(place: str, layer: int) -> str:
+    """Return what an attention of a layer is called, or so many layers of a stack."""
+    found = PANELS.get(place)
+    return f"{found}, layer {layer}" if found else f"{layer} layers of the {place}"
+
+
 @dataclass(frozen=True)
 class Figure:
     """A figure of an analysis."""

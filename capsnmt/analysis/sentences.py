@@ -10,7 +10,7 @@ from torch import Tensor
 from capsnmt.analysis import base
 from capsnmt.analysis.agreement import by_strongest_input
 from capsnmt.analysis.model import lengths_of
-from capsnmt.analysis.plots import PANELS, Figure, matrices
+from capsnmt.analysis.plots import Figure, in_words, matrices
 
 DRAWN = "enc-self"  # the attention of the figure
 READABLE = 15  # subwords on the axes of a figure
@@ -107,15 +107,14 @@ class Sentences(base.Analysis):
             heads = Axis("head", ["mean of heads", *numbers(weights.size(0))])
             axes = [heads], Axis("query", queries, True), Axis("key", keys, True)
             values = rounded(torch.cat([weights.mean(0, keepdim=True), weights]), 3)
-            name = f"{PANELS[call.place]}, layer {call.layer}"
+            name = in_words(call.place, call.layer)
             sentence.attention.append(Map(name, call.place, "weights", call.layer, *axes, values))
 
     def on_routing(self, call: base.RoutingCall) -> None:
         iterations = len(call.coefficients)
         choices = [Axis("iteration", numbers(iterations), chosen=iterations - 1)]
-        place = PANELS.get(call.place, f"layers of the {call.place}")
         routing = f", {call.kind} routing" if call.kind in ("horizontal", "vertical") else ""
-        name = f"{place}{routing}, layer {call.layer}"
+        name = in_words(call.place, call.layer) + routing
         for b, sentence in self._in_batch(call.batch):
             real = call.routings[b]
             words = sentence.source if call.place in (DRAWN, "encoder") else sentence.inputs

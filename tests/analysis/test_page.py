@@ -199,6 +199,14 @@ def test_the_maps_are_what_the_model_computes(sentences: Any, name: str) -> None
             assert each["choices"][0]["chosen"] == len(C) - 1
 
 
+def test_routing_over_layers_is_of_all_of_them(sentences: Any, content: str) -> None:
+    """It was named after the top one."""
+    found = sentences[0]["systems"][NAMES.index(ROUTED)]["coefficients"]
+    for side in ("encoder", "decoder"):
+        assert f"2 layers of the {side}" in {each["name"] for each in found}
+        assert f", 2 layers of the {side}, over tokens, one panel per iteration." in content
+
+
 @pytest.mark.parametrize(("capsules", "group"), [(64, 1), (65, 2), (512, 8)])
 def test_many_output_capsules_become_few_columns_with_the_same_sum(
     capsules: int, group: int
