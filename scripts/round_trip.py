@@ -9,14 +9,13 @@ import difflib
 import sys
 import unicodedata
 from collections import Counter
-from pathlib import Path
-from typing import Dict, Iterator, List, Tuple
+from typing import Iterator, List, Tuple
 
 from capsnmt.cli import ConfigurationError, OneLineParser, run_command
 from capsnmt.corpora.text import make_tokeniser
 from capsnmt.evaluation.metrics import build_metrics
+from capsnmt.evaluation.outputs import read_lines
 from capsnmt.evaluation.text import base_language, moses_detokenizer
-from capsnmt.lines import read_lines
 
 SHOWN = 6  # kinds of differences
 
@@ -49,14 +48,14 @@ def main() -> None:
         language, equals, path = given.partition("=")
         if not (language and equals and path):
             raise ConfigurationError(f"{given} is not LANG=FILE; give such as de=text.de")
-        lines = [unicodedata.normalize("NFC", line) for line in read_lines(Path(path))]
+        lines = [unicodedata.normalize("NFC", line) for line in read_lines(path)]
         pairs: List[Tuple[str, str]] = list(zip(lines, restored(language, lines)))
-        kinds: Dict[str, int] = Counter(kind for pair in pairs for kind in differences(*pair))
+        kinds = Counter(kind for pair in pairs for kind in differences(*pair))
         bleu = build_metrics(language, [lines], ["bleu"])["bleu"].corpus_score(
             [new for _, new in pairs], None
         )
         back = sum(old == new for old, new in pairs) / len(pairs)
-        common = ", ".join(f"{kind!r} {n:,}" for kind, n in Counter(kinds).most_common(SHOWN))
+        common = ", ".join(f"{kind!r} {n:,}" for kind, n in kinds.most_common(SHOWN))
         print(
             f"{given}: {len(lines):,} lines, {back:.1%} come back, BLEU {bleu.score:.2f}: {common}"
         )

@@ -6,6 +6,7 @@ Their plans and refusals are recorded: tests/frozen/golden/plan_scripts.txt and 
 import shlex
 import subprocess
 from collections import Counter
+from pathlib import Path
 from typing import List
 
 import pytest
@@ -17,6 +18,7 @@ from capsnmt.launch import plan
 from capsnmt.launch.run import Run
 from capsnmt.report import __main__ as report
 from capsnmt.runs.records import Device
+from tests.commands import command, is_refusal, succeed
 from tests.frozen.cases.plans import SCRIPTS
 from tests.interpreter import ran
 from tests.support import REPO
@@ -74,3 +76,12 @@ def test_any_budget_of_the_demo_leaves_the_checkpoints_that_are_averaged(
         saved = updates // int(run.settings.train["save-interval-updates"] or 0)
         assert saved >= (run.settings.average.get("last-updates") or 0)
         assert run.settings.updates == updates
+
+
+def test_a_text_comes_back_or_is_refused_where_it_is_empty(tmp_path: Path) -> None:
+    text = tmp_path / "text.de"
+    text.write_text("Zwei Hunde laufen durch das Gras.\n" * 2, "utf-8")
+    assert "2 lines, 100.0% come back" in succeed("scripts.round_trip", f"de={text}")
+    text.write_text("", "utf-8")
+    done = command("scripts.round_trip", f"de={text}")
+    is_refusal(done.returncode, done.stderr, f"{text} is empty")
