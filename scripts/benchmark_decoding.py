@@ -32,7 +32,7 @@ from omegaconf import OmegaConf
 
 import capsnmt.plugin  # noqa: F401
 from capsnmt.checkpoints.load import load_trained, save_checkpoint
-from capsnmt.cli import ConfigurationError, positive, quiet
+from capsnmt.cli import ConfigurationError, at_least, positive, quiet
 from capsnmt.export import stock_checkpoint
 from capsnmt.machine import keep_freed_memory
 from capsnmt.models.precision import decodes_in_bf16
@@ -56,7 +56,8 @@ def build_parser() -> argparse.ArgumentParser:
     add("--data", type=Path, metavar="DIR", help="its binarised data")
     add("--subset", default="test", help="what is translated (default test)")
     add("--size", choices=SUFFIXES, help="of random parameters, without --path")
-    add("--vocabulary", type=positive, default=32000, help="of random parameters (default 32000)")
+    words = "of random parameters (default 32000)"
+    add("--vocabulary", type=at_least(5), default=32000, help=words)
     add("--sentences", type=positive, default=64, help="random ones (default 64)")
     add("--length", type=positive, default=20, help="their words (default 20)")
     add("--max-len-a", type=float, default=0, help="as fairseq-generate's (default 0)")
