@@ -1,6 +1,7 @@
 """The table of packages in docs/development.md is how the code imports them: upwards only."""
 
 import ast
+import re
 from pathlib import Path
 from typing import Dict, Iterator, List, Set
 
@@ -84,6 +85,10 @@ def test_a_function_imports_what_is_above_its_package() -> None:
 def test_the_table_has_every_package() -> None:
     folders = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
     assert folders <= packages().keys()
+    table = rows((REPO / "docs" / "development.md").read_text("utf-8"))
+    named = " ".join(cells[0] for cells in table if cells[0].startswith("`capsnmt/"))
+    modules = {path.name for path in PACKAGE.glob("[!_]*.py")}
+    assert modules <= set(re.findall(r"\w+\.py", named))
 
 
 def test_nothing_but_the_plugin_imports_what_only_makes_it_faster() -> None:
