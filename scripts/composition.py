@@ -28,9 +28,9 @@ from capsnmt.files import atomic_writer, write_all
 from capsnmt.pages.page import Markdown, Table
 from capsnmt.records import Record
 from capsnmt.report.tables import MINUS, NONE, difference_cell, mean_cell, p_cell
+from capsnmt.runs.comparison import read_translations
 from capsnmt.runs.finished import FinishedRun, check_comparable, find_runs
 from capsnmt.runs.trained_rows import group
-from scripts.results import translations
 
 BASELINE = "baseline"
 KEPT = Path(__file__).parents[1] / "results" / "composition.tsv"
@@ -121,7 +121,7 @@ def check(outcomes: List[Outcome]) -> None:
 
 def sequences(run: FinishedRun, test_set: str) -> Iterator[Tuple[str, str]]:
     """Yield each translation of a test set with its reference."""
-    found = translations(run.folder.generated(test_set), run.config)
+    found = read_translations(run, test_set).tokens
     reference = PreparedData(run.data).raw(test_set, run.settings.languages[1])
     run.check_references(test_set, [reference])
     yield from zip(found, read_lines(str(reference)))

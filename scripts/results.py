@@ -23,12 +23,11 @@ from capsnmt.cli import ConfigurationError, OneLineParser, comma_list, run_comma
 from capsnmt.configurations import Scoring
 from capsnmt.corpora.prepared import MANIFEST, PreparedData
 from capsnmt.evaluation.evaluate import evaluate, evaluate_sets
-from capsnmt.evaluation.outputs import read_output
 from capsnmt.evaluation.scores import METRICS, MULTI_BLEU, Comparison
 from capsnmt.evaluation.significance import corrected_together
 from capsnmt.evaluation.text import TextFormat, text_format
 from capsnmt.files import atomic_writer, replacing, sha256, without_folders
-from capsnmt.runs.comparison import settings_of
+from capsnmt.runs.comparison import read_translations, settings_of
 from capsnmt.runs.finished import FinishedRun
 from capsnmt.runs.learning_curve import LearningCurve, read_learning_curve
 from capsnmt.runs.records import RunConfig, RunFolder
@@ -71,14 +70,6 @@ def facts(run: FinishedRun) -> Dict[str, Any]:
     }
 
 
-def translations(output: Path, config: RunConfig) -> List[str]:
-    """Return the translations of a test set in its order, as words."""
-    text = text_format(
-        remove_bpe=(config.settings.score or Scoring()).remove_bpe, detokenize="none"
-    )
-    return read_output(str(output), config.row, text).tokens
-
-
 def write_table(path: Path, points: Dict[int, float]) -> None:
     """Write a curve as two columns."""
     with atomic_writer(path) as file:
@@ -99,7 +90,7 @@ def keep(place: RunFolder, folder: Path) -> None:
     language = run.settings.languages[1]
     for test_set in run.settings.data.test_sets:
         with atomic_writer(folder / f"{test_set}.{language}") as file:
-            lines = translations(run.folder.generated(test_set), run.config)
+            lines = read_translations(run, test_set).tokens
             file.writelines(f"{line}\n" for line in lines)
     for path in (place.training, place.train_log):
         shutil.copyfile(path, folder / path.name)
