@@ -39,19 +39,35 @@ AT_SHORT_WORDS = re.compile(
     r"(?:(?<=\b[^\W\d_])|(?<=\b[^\W\d_]{2})) ' (?=[^\W\d_])"
     r"|(?<=[^\W_]) ' (?=[^\W\d_]{1,2}\b)"
 )
-# where an apostrophe begins a word (af 'n, nl 's avonds) or ends one (it po', mt ta'), and what
-# else is inside a word (ca l·l, he with ") or at its end (el), by language
+# it dell'80%, where Moses joins an apostrophe to letters alone
+ELIDING = ("ca", "fr", "it", "oc")
+ELIDED = re.compile(r"(?i:(?<=\b[^\W\d_])|(?<=[aeou]ll)|(?<=qu)) ' (?=\d)")
+# where an apostrophe begins a word (af 'n, nl 's avonds, en '60s) or ends one (it po', mt ta'), and
+# what else is inside a word (ca l·l, he with ", zh McDonald's), begins it (tr %50) or ends it (el)
 OF_TIMES = "avonds|middags|morgens|nachts|ochtends|zomers|winters|lands|werelds"
 APART = "\ufdd0"  # an apostrophe that Moses would join to the next word
 PLACES = {
     "af": (r"(?<!\S)' (?=n\b)", "'"),
     "ca": ("l · l", "l·l"),
     "el": (r" ·(?= |$)", "·"),
+    "en": (r"(?<!\S)' (?=\d0s\b)", "'"),
+    "eu": (r"(?<!\S)% (?=\d)", "%"),
     "he": ('(?<=[א-ת]) " (?=[א-ת](?: |$))', '"'),
     "it": (r"(?<=\b[PpMmBb][oe]) '(?= |$)", APART),
     "mt": (r"(?<=[^\W\d_]{2}) '(?= |$)", "'"),
     "nl": (rf"(?<!\S)(?<![zZ]o )(?<!\b[mzMZ] )' (?=[tnk]\b|s(?:-| (?:{OF_TIMES})\b))", "'"),
+    "tr": (r"(?<!\S)% (?=\d)", "%"),
+    # its Latin words are tokenised as English
+    "zh": (r"(?<=[^\W_]) '(?=[^\W\d_])", "'"),
 }
+# Moses would join each such sign to the next word: 100 €a month
+AFTER_NUMBER = re.compile(r"(?<=\d )[$\xa2-\xa5\u0e3f\u20a0-\u20c0](?= (?!\d))")
+KEPT = "\ufdd1"  # beside one that stays apart
+# with the closing one of English, which Moses would leave apart, and pair the next ones wrong
+QUOTES = re.compile("^['\"`\u201c-\u201e]+$")
+# where guillemets have no space inside, and point outwards
+WITH_GUILLEMETS = ("ar", "be", "ca", "el", "es", "fa", "hy", "it", "pt", "ru", "uk", "vi")
+IN_GUILLEMETS = re.compile("(?<=\xab) | (?=\xbb)")
 BETWEEN_DIGITS = re.compile(r"(?<=\d) : (?=\d)")
 BEFORE_ENDS = re.compile(rf" (?=[{ENDS}])")
 # what a tokeniser makes of an address: its parts end where a word follows a word. A question mark
@@ -134,7 +150,8 @@ def moses_detokenizer(lang: Optional[str]) -> Callable[[str], str]:
     would take each for a quote, and leave spaces: l' home, zo' n. One between letters is part of a
     word where a language uses it so, and elsewhere where one of its sides has two letters at most;
     where words begin or end in one, as of Dutch or Maltese, that is left to them. The parts of an
-    address and of a time are joined, too, and the ends of sentences in other scripts.
+    address and of a time are joined, too, and the ends of sentences in other scripts; typographic
+    quotes are joined to what they quote, and the sign of a currency is left where it is.
     """
     from sacremoses import MosesDetokenizer
 
@@ -142,6 +159,7 @@ def moses_detokenizer(lang: Optional[str]) -> Callable[[str], str]:
     # D: its rule for Czech looks at the end of the line: where that is a number, all numbers of the
     # line would lose the space before them
     moses = MosesDetokenizer(lang="" if base == "cs" else base)
+    moses.IS_OPEN_QUOTE = QUOTES
     place, joined = PLACES.get(base, (r"(?!)", ""))
     places = re.compile(place)
 
@@ -154,10 +172,15 @@ def moses_detokenizer(lang: Optional[str]) -> Callable[[str], str]:
         line = moses.unescape_xml(line).replace(" ##AT##-##AT## ", "-")
         line = ADDRESS.sub(lambda found: found[0].replace(" ", ""), line)
         line = places.sub(joined, BETWEEN_DIGITS.sub(":", line))
+        if base in ELIDING:
+            line = ELIDED.sub("'", line)
         if apostrophe is not None:
             line = apostrophe.sub("'", line)
-        text = moses.detokenize(line.split(), unescape=False).replace(APART, "'")
+        line = AFTER_NUMBER.sub(rf"\g<0>{KEPT}", line)
+        text = moses.detokenize(line.split(), unescape=False).replace(APART, "'").replace(KEPT, "")
         text = BEFORE_ENDS.sub("", text)
+        if base in WITH_GUILLEMETS:
+            text = IN_GUILLEMETS.sub("", text)
         return NO_SPACE.sub("", text) if base in WITHOUT_SPACES else text
 
     return detokenize
