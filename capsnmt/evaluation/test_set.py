@@ -22,6 +22,7 @@ from capsnmt.lines import blank_lines
 
 TOKENISED = 100  # as many sentences with a space before their end are tokens: sacreBLEU's own limit
 MORE = 10  # times as many lines with escapes are those of another form
+LONG = 15  # characters on average: what spaces separate are no words, as of Thai; of Finnish 8
 IDEOGRAPHS = re.compile("[\u3040-\u30ff\u3400-\u9fff]")  # with kana
 
 
@@ -66,6 +67,13 @@ def read_test_set(outputs: Sequence[Output], settings: Settings) -> TestSet:
             f"warning: {known:,} of {segments:,} segments of the reference {name} have Chinese or "
             f"Japanese characters, and the language is {language or 'not known'}, by which BLEU "
             f"and TER tell words apart; check --target-lang"
+        )
+    words = " ".join(references[0]).split()
+    if known <= segments / 2 and len("".join(words)) > LONG * len(words):
+        say(
+            f"warning: what spaces separate in the reference {name} is longer than words, {LONG} "
+            f"characters and more, and BLEU, chrF2++ and TER take it for words; set the words of "
+            f"both sides apart, or compare by chrF2"
         )
     source = None
     texts = [(each.label, each.hypotheses) for each in outputs]

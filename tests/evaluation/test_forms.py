@@ -140,6 +140,19 @@ def test_chrf_of_words_is_left_out_where_spaces_separate_none(
     assert scores(document, "chrf")["x"] == pytest.approx(100)
 
 
+def test_a_text_whose_spaces_separate_no_words_is_named(
+    tmp_path: Path, evaluated: Evaluated
+) -> None:
+    """One character more in each line has a BLEU of 0, and a high chrF2."""
+    flags = ["--input", "plain", "--target-lang", "th"]
+    apart = "ผม ชอบ การ แปล ภาษา ด้วย เครื่อง มาก"
+    for line, warned in ((apart.replace(" ", ""), 1), (apart, 0)):
+        reference = write_lines(tmp_path / "reference", [line] * 12)
+        output = write_lines(tmp_path / "x", [f"{line}ๆ"] * 12)
+        errors = evaluated(f"x={output}", *flags, "--reference", reference)[1]
+        assert errors.count("what spaces separate in the reference") == warned
+
+
 def test_a_language_that_the_text_or_the_log_denies_is_named(
     files: Dict[str, str], tmp_path: Path, evaluated: Evaluated
 ) -> None:
