@@ -122,6 +122,8 @@ class CapsnmtTransformer(TransformerModel):
         if OmegaConf.is_config(args):
             # from a configuration of fairseq-hydra-train, fairseq reads its own options only
             args = argparse.Namespace(**OmegaConf.to_container(args, resolve=True))
+            # an option of the task, which the command line has among those of the model
+            args.load_alignments = getattr(getattr(task, "cfg", None), "load_alignments", False)
         # as in fairseq, arguments that no architecture has completed get the base model's values
         base_architecture(args)
         check_names(args, cls)

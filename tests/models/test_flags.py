@@ -23,16 +23,22 @@ from capsnmt.routing import backend, operator
 from tests.frozen.kit import set_weights
 from tests.support import (
     CAPSULES,
+    FIRST,
     HEADS,
     LAYERS,
     NORM,
     SMALL,
     TASK,
     VALUES,
+    WORDS,
+    batch,
     build,
+    encoder_input,
     forward,
     parse,
     sentences,
+    shifted,
+    task_of,
 )
 
 SOURCES, TARGETS = sentences(5, 3), sentences(4, 4, seed=1)
@@ -206,6 +212,17 @@ def test_a_model_that_no_architecture_has_completed_is_the_base_model() -> None:
     )
     assert changed(built, plain) == {"encoder 0 self_attn"}
     assert plain.decoder.layers[0].fc1.out_features == 2048
+
+
+def test_hydras_task_says_that_alignments_are_learned() -> None:
+    """fairseq's criterion with alignments reads the weights of the top layer in training."""
+    task, previous = task_of(FIRST + WORDS), shifted(batch(TARGETS, left_pad=False))
+    sizes = {"encoder_layers": 1, "decoder_layers": 1, "encoder_embed_dim": 16, "base_layers": 0}
+    for given in (True, False):
+        task.cfg = SimpleNamespace(load_alignments=given)
+        built = CapsnmtTransformer.build_model(OmegaConf.create({"_name": PLAIN, **sizes}), task)
+        _, extra = built.train()(**encoder_input(SOURCES), prev_output_tokens=previous)
+        assert (extra["attn"][0] is not None) == given
 
 
 @pytest.mark.parametrize(
