@@ -58,9 +58,12 @@ def architecture(preset: str, size: str) -> Callable[[Any], None]:
     def configure(args: Any) -> None:
         if OmegaConf.is_config(args):  # fairseq-hydra-train
             # omegaconf 2.0 returns None for an absent key, whatever the default of getattr
-            # what switches exclude of other groups: precision and criterion
-            common, criterion = map(args._get_root().get, ("common", "criterion"))
-            others = OmegaConf.to_container(common, resolve=True) if common else {}
+            # what switches exclude of other groups: precision, another start, and criterion
+            groups = ("common", "checkpoint", "criterion")
+            *plain, criterion = map(args._get_root().get, groups)
+            others: Dict[str, Any] = {}
+            for group in filter(None, plain):
+                others.update(OmegaConf.to_container(group, resolve=True))
             others.update({"criterion": criterion._name} if criterion else {})
             flat = argparse.Namespace(**{**others, **OmegaConf.to_container(args, resolve=True)})
             configure(flat)

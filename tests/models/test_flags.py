@@ -333,19 +333,20 @@ def test_it_is_refused_in_training_only(flags: str, monkeypatch: pytest.MonkeyPa
     [
         ("layer_aggregation", "dlcl", "common", "fp16", True),
         ("autocast", "bf16", "common", "fp16", True),
+        ("init_from", "base.pt", "checkpoint", "finetune_from_model", "other.pt"),
         ("compile", True, "criterion", "_name", "label_smoothed_cross_entropy_with_disagreement"),
     ],
 )
 def test_hydra_refuses_what_the_command_line_refuses(
     switch: str, value: object, group: str, option: str, excluded: object
 ) -> None:
-    """Precision and criterion are of other groups than the model's."""
+    """Precision, starts and criterion are of other groups than the model's."""
     root = OmegaConf.create({"model": {"_name": "capsnmt_transformer", switch: value}})
     ARCH_CONFIG_REGISTRY["capsnmt_transformer"](root.model)
     root[group] = {option: excluded}
     with pytest.raises(ConfigurationError, match=f"{flag(switch)}.*; drop one of them"):
         ARCH_CONFIG_REGISTRY["capsnmt_transformer"](root.model)
-    assert not {"fp16", "criterion"} & root.model.keys()
+    assert not {"fp16", "criterion", "finetune_from_model"} & root.model.keys()
 
 
 def test_half_precision_parameters_are_refused_beside_autocast() -> None:
