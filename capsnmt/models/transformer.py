@@ -14,6 +14,7 @@ from omegaconf import OmegaConf
 
 from capsnmt.checkpoints.initialise import forget_starts, initialise_from, resumes
 from capsnmt.checkpoints.load import SIDES, WORDS, check_dictionary, dictionary_of, words_of
+from capsnmt.cli import ConfigurationError
 from capsnmt.host import load_plugin
 from capsnmt.machine import keep_freed_memory
 from capsnmt.models.config import MECHANISMS, changed
@@ -143,6 +144,12 @@ class CapsnmtTransformer(TransformerModel):
 
     def prepare_for_inference_(self, cfg: Any) -> None:
         """Prepare for decoding. A command, which has a ``--path``, also keeps freed memory."""
+        share = getattr(cfg.generation, "sampling_topp", 0)
+        if share > 0 and isinstance(self.decoder, SurfaceFusionDecoder):
+            raise ConfigurationError(
+                f"--sampling-topp is {share}, a share of probabilities that add up to 1, and those "
+                f"of --surface-fusion add up to less; give --sampling-topk, or drop it"
+            )
         super().prepare_for_inference_(cfg)
         if cfg.common_eval.path is not None:
             keep_freed_memory(next(self.parameters()).device.type)

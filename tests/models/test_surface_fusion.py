@@ -1,12 +1,14 @@
 """SurfaceFusion against its equations: what it reads and predicts, and what its loss trains."""
 
 import math
+from types import SimpleNamespace
 from typing import Any, Dict, Tuple
 
 import pytest
 import torch
 from torch import Tensor
 
+from capsnmt.cli import ConfigurationError
 from capsnmt.models.decoder import TransformerDecoder
 from tests.criterions.samples import train
 from tests.criterions.test_chunked_loss import assert_equal, ours, outcome, theirs
@@ -78,6 +80,15 @@ def test_scores_and_gradients_equal_the_equations(name: str, left_pad: bool) -> 
     probabilities = model.get_normalized_probs((found, None), log_probs=False)
     torch.testing.assert_close(probabilities.log(), found.float())
     assert (probabilities.sum(-1) < 1).all()
+
+
+def test_a_nucleus_is_refused_where_probabilities_add_up_to_less_than_1() -> None:
+    """fairseq would sample from all words where their sum is below its share."""
+    nucleus = SimpleNamespace(sampling_topp=0.9)
+    cfg = SimpleNamespace(generation=nucleus, common_eval=SimpleNamespace(path=None))
+    with pytest.raises(ConfigurationError, match=r"^--sampling-topp is 0\.9[^\n]*$"):
+        build("capsnmt_transformer", *FUSION).prepare_for_inference_(cfg)
+    build("capsnmt_transformer").prepare_for_inference_(cfg)
 
 
 @pytest.mark.parametrize("training", [True, False])
