@@ -1,6 +1,8 @@
 """The C++ kernels: where their shortcuts end, and how they are built."""
 
+import os
 import re
+import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -113,6 +115,14 @@ def test_a_build_exports_its_functions_and_no_other_symbol():
     assert names == {f"{kernel}_{way}ward" for kernel in kernels for way in ("for", "back")}
 
 
+def test_a_compiler_that_is_fast_by_itself_is_told_not_to_be():
+    """As Intel's icpx: its exponential would be wrong by up to 40 %, and NaN a number."""
+    fast = [*backend.compiler(), "-ffast-math", *build.FLAGS]
+    macros = build.run([*fast, "-dM", "-E", "-x", "c++", os.devnull]).splitlines()
+    assert "#define __FINITE_MATH_ONLY__ 0" in macros
+    assert not any("__FAST_MATH__" in macro for macro in macros)
+
+
 @pytest.mark.nightly  # two builds, while a build is tested with every commit
 @pytest.mark.parametrize("without", ["-mno-avx512f", "-mno-avx"])
 def test_other_instructions_are_another_build_with_the_same_results(without, monkeypatch, tmp_path):
@@ -150,6 +160,26 @@ def test_processes_may_build_at_the_same_time(tmp_path):
         for done in threads.map(lambda _: ran(build, XDG_CACHE_HOME=str(tmp_path)), range(2)):
             assert (done.stdout, done.stderr) == ("True\n", "")
     assert [path.suffix for path in (tmp_path / "capsnmt").iterdir()] == [".so"]
+
+
+def test_what_another_process_has_built_meanwhile_stays(monkeypatch, tmp_path):
+    """Another node may run it: an NFS server deletes at once what is replaced from elsewhere."""
+    usual, original = Path(build.library()._name), build.run
+    theirs = tmp_path / "capsnmt" / usual.name
+
+    def run(command):
+        if "-o" not in command:
+            return original(command)
+        Path(command[-1]).write_bytes(b"ours")
+        return shutil.copy(usual, theirs)
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(build, "run", run)
+    build.library.cache_clear()
+    try:
+        assert Path(build.library()._name) == theirs
+    finally:
+        build.library.cache_clear()
 
 
 MISSING = "needs a C++ compiler (g++, clang++ or CXX), and none is on the PATH"

@@ -17,11 +17,8 @@ void softmax_of(T* scores, const int64_t* words, long rows, long size, float* nl
         nll[row] = log_of(vec{} + total)[0] + (shift - number(x + words[row]));
         long n = 0;
         for (; n + W <= size; n += W) store(x + n, exp_of(load(x + n) - shift) * part);
-        for (; n < size; ++n) {
-            T last[W];
-            store(last, exp_of(vec{} + (number(x + n) - shift)) * part);
-            x[n] = last[0];
-        }
+        for (; n < size; ++n)
+            store_one(x + n, exp_of(vec{} + (number(x + n) - shift))[0] * part);
     }
 }
 

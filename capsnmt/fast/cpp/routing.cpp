@@ -1,7 +1,6 @@
 // The routing operators on a CPU: forward and backward, fp32 or bf16 votes, arithmetic in fp32.
 //
-// Built by fast/cpp/build.py at first use, for the processor of this machine. -ffast-math would destroy
-// the exponential; without -ffp-contract=fast the loops are 30 % slower.
+// Built by fast/cpp/build.py at first use, for the processor of this machine.
 #include "agreement.h"
 #include "em.h"
 

@@ -35,8 +35,7 @@ class CppKernel:
 
     def routes(self, device_type: str, dtype: torch.dtype, shape: Sequence[int]) -> bool:
         """Return whether it routes such votes; the first call builds it, or warns."""
-        of_cpu = device_type == "cpu" and dtype in (torch.float32, torch.bfloat16)
-        return of_cpu and build.is_built("routing")
+        return device_type == "cpu" and dtype in build.PRECISIONS and build.is_built("routing")
 
     def obstacle(self, device_type: str) -> Optional[str]:
         """Return why it cannot run here on this device type, None if it can."""
