@@ -45,10 +45,8 @@ output=${output:-$REPO/outputs/demo-$name}
 
 if [ "$dry_run" ]; then
   PYTHON=python
-elif [ -x "$REPO/.venv/bin/python" ] || has_host main || ! has_host stock; then
-  use_venv main fairseq,demo
 else
-  use_venv stock fairseq,demo
+  use_venv "$(default_host)" fairseq,demo
 fi
 export PYTHONPATH=$REPO${PYTHONPATH:+:$PYTHONPATH}
 

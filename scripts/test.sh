@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The full check: ruff, mypy, shellcheck, shfmt, doctests, tests. Creates its environment.
 #   scripts/test.sh [--host main|main-3.N|stock] [PYTEST ARGUMENTS...]
+# Without --host it is main, or stock on a machine that has Python 3.9 or 3.10 alone.
 # Paths among the arguments are the tests that run (default: all, and the doctests).
 # Without -m, tests marked nightly are left out (scripts/nightly.sh runs them). main-3.N, with Python 3.N, and stock
 # also leave out tests marked one_host, and the linters.
@@ -11,7 +12,7 @@ cd "${self%/*}/.."
 . scripts/venv.sh
 
 helps "$self" "$@"
-host=main
+host=""
 if [ "${1:-}" = --host ]; then
   [ $# -ge 2 ] || die "--host needs a value; give main, main-3.N or stock"
   host=$2
@@ -23,6 +24,7 @@ for word in "$@"; do
   [ ! -e "${word%%::*}" ] || places=()
 done
 
+host=${host:-$(default_host)}
 use_venv "$host"
 chosen=(-m 'not nightly')
 [ "$host" = main ] || chosen=(-m 'not nightly and not one_host')

@@ -28,12 +28,14 @@ interpreters() {
   done
 }
 
-# find_python VERSION... : the first of them that can make an environment
+# find_python VERSION... : the first of them that can make an environment; of an environment that is active, which may
+# be the one to be made anew, the Python that it was made with
 find_python() {
-  local candidate
+  local candidate base
   while read -r candidate; do
-    if "$candidate" -c 'import venv, ensurepip' 2>/dev/null; then
-      echo "$candidate"
+    if base=$("$candidate" -c 'import ensurepip, os, sys, venv
+print("" if sys.prefix == sys.base_prefix else os.path.realpath(sys.executable))' 2>/dev/null); then
+      echo "${base:-$candidate}"
       return 0
     fi
   done < <(interpreters "$@")
@@ -54,6 +56,11 @@ versions_of() {
 has_host() {
   # shellcheck disable=SC2046  # a list of versions
   find_python $(versions_of "$1") >/dev/null
+}
+
+# default_host : main, unless this machine has an interpreter for stock alone
+default_host() {
+  if [ -e "$REPO/.venv/installed" ] || has_host main || ! has_host stock; then echo main; else echo stock; fi
 }
 
 # install PYTHON ARGUMENTS... : as pip install into the environment of an interpreter, with the uv of PYTHON's. uv
@@ -106,10 +113,10 @@ sys.exit(wheels or sys.version_info < (3, 11))'
 
 # can_build PYTHON : ends with an error unless C++ with this Python's headers can be compiled
 can_build() {
-  local headers
+  local headers compiler=${CXX:-c++} # which may have a word before it, as "ccache g++", or flags
   headers=$("$1" -c 'import sysconfig; print(sysconfig.get_path("include"))')
-  command -v "${CXX:-c++}" >/dev/null ||
-    die "no C++ compiler (${CXX:-c++}) on PATH, with which $("$1" --version) builds fairseq; install one (on Debian g++), or Python 3.11 or 3.12 on x86-64 Linux, for which it is built"
+  command -v "${compiler%% *}" >/dev/null ||
+    die "no C++ compiler ($compiler) on PATH, with which $("$1" --version) builds fairseq; install one (on Debian g++), or Python 3.11 or 3.12 on x86-64 Linux, for which it is built"
   [ -e "$headers/Python.h" ] ||
     die "$headers/Python.h, with which $("$1" --version) builds fairseq, does not exist; install it (on Debian python3-dev)"
 }
@@ -140,6 +147,8 @@ use_venv() {
     stamp=$(cat "$REPO/setup.py" "$constraints" | cksum)
     # The stamp, then the extras that are installed.
     installed=$(cat "$venv/installed" 2>/dev/null) || installed=
+    [ ! -e "$venv" ] || [ "$installed" ] || [ -e "$venv/setup.cfg" ] ||
+      die "$venv was not made by these scripts, which would replace it; move it away, or remove it"
     if [ ! -x "$PYTHON" ] || [ "${installed%%$'\n'*}" != "$stamp" ]; then
       # shellcheck disable=SC2086  # a list of versions
       python=$(find_python $versions) || {
@@ -152,6 +161,7 @@ use_venv() {
       trap 'give_back "$venv"' EXIT
       # venv and ensurepip are two steps, as venv hides the reason of the second
       said=$({ rm -rf "$venv.old" && { [ -z "$installed" ] || mv "$venv" "$venv.old"; } && rm -rf "$venv" &&
+        mkdir "$venv" && : >"$venv/setup.cfg" && # by which it is known as ours
         "$python" -m venv --without-pip "$venv" && "$PYTHON" -m ensurepip --default-pip; } 2>&1) ||
         die "$venv cannot be made: ${said##*$'\n'}"
       installed=$stamp$'\n'

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.system
 OF_THE_MACHINE = re.compile(r"PIP_|UV_|.*_CA_BUNDLE$|SSL_CERT|.*_PROXY$|.*_proxy$")
 UV = Path(sys.prefix, "bin", "uv")
 TOOLS = (
-    *("bash", "cat", "cksum", "cut", "dirname", "env", "flock", "grep", "head", "mktemp"),
+    *("bash", "cat", "cksum", "cut", "dirname", "env", "flock", "grep", "head", "mkdir", "mktemp"),
     *("mv", "nproc", "readlink", "rm", "sed", "tail", "tee"),
 )
 
@@ -228,9 +228,10 @@ def environment_of(
 
 
 def python_with(checkout: Path, changes: str) -> None:
-    """Put an interpreter on the PATH in which some lines have run."""
+    """Put an interpreter of the main host on the PATH, in which some lines have run."""
     (checkout / "changes").mkdir()
-    (checkout / "changes" / "sitecustomize.py").write_text(f"import sys\n{changes}\n", "utf-8")
+    lines = f"import sys\nsys.version_info = (3, 11, 1)\n{changes}\n"
+    (checkout / "changes" / "sitecustomize.py").write_text(lines, "utf-8")
     text = f'#!/bin/sh\nPYTHONPATH="{checkout}/changes" exec "{sys.executable}" "$@"\n'
     executable(checkout / "bin" / "python3", text)
 
@@ -281,12 +282,12 @@ def test_every_script_has_help_and_installs_nothing(name: str, checkout: Path) -
     assert {*checkout.rglob("*")} == {*before, checkout / "capsnmt"}
 
 
-def complete(checkout: Path) -> None:
+def complete(checkout: Path, host: str = "") -> None:
     """Give the checkout an environment that has all; its programs say how they are called."""
-    stamp = ran(["bash", "-c", "cat setup.py constraints.txt | cksum"], checkout).stdout
-    programs = checkout / ".venv" / "bin"
+    stamp = ran(["bash", "-c", f"cat setup.py constraints{host}.txt | cksum"], checkout).stdout
+    programs = checkout / f".venv{host}" / "bin"
     programs.mkdir(parents=True)
-    (checkout / ".venv" / "installed").write_text(f"{stamp}fairseq,demo,dev\n", "utf-8")
+    (programs.parent / "installed").write_text(f"{stamp}fairseq,demo,dev\n", "utf-8")
     for name in ("python", "ruff", "shellcheck", "shfmt"):
         executable(programs / name, f'#!/bin/sh\necho "{name} $*"\n')
 
@@ -313,6 +314,39 @@ def test_the_demo_goes_on_in_its_environment_where_its_python_is_no_longer_found
     assert (done.returncode, done.stderr) == (0, "")
     assert "== installing" not in done.stdout
     assert "python -m capsnmt.report" in done.stdout
+
+
+@pytest.mark.parametrize("words", [("scripts/demo.sh", "--quick"), ("scripts/test.sh",)])
+def test_the_first_commands_take_the_host_that_the_machine_has(
+    words: Sequence[str], checkout: Path
+) -> None:
+    """As README says: Python 3.10 is enough for both, also beside an environment of the user's."""
+    complete(checkout, "-stock")
+    (checkout / ".venv" / "bin").mkdir(parents=True)
+    executable(checkout / ".venv" / "bin" / "python", "#!/bin/sh\nexit 1\n")
+    python_with(checkout, "sys.version_info = (3, 10, 1)")
+    done = environment_of(checkout, words=[*words, "--output", checkout])
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "python -m" in done.stdout
+
+
+def test_an_environment_of_the_user_is_not_replaced(checkout: Path) -> None:
+    """Also of a name that is as usual as .venv; it may be active."""
+    python_with(checkout, "")
+    for name in (".venv", ".venv-stock"):
+        (checkout / name / "bin").mkdir(parents=True)
+        executable(checkout / name / "bin" / "python", "#!/bin/sh\n")
+    done = environment_of(checkout)
+    is_refusal(done.returncode, done.stderr, "was not made by these scripts", "move", status=1)
+    assert len([*checkout.glob(".venv*/bin/python")]) == 2
+
+
+def test_an_environment_is_made_by_the_python_of_an_active_one(bare: Path) -> None:
+    """The active one may be that which is made anew: its own Python would be gone."""
+    version = ".".join(map(str, sys.version_info[:2]))
+    given = ["bash", "-c", '. "$1"; find_python "$2"', "-", REPO / "scripts" / "venv.sh", version]
+    done = ran(given, PATH=f"{bare.parent}{os.pathsep}{os.environ['PATH']}")
+    assert done.stdout == f"{os.path.realpath(sys.executable)}\n"
 
 
 def test_an_environment_that_the_disk_does_not_hold_is_one_line_and_made_again(
@@ -358,6 +392,7 @@ def test_an_environment_that_cannot_be_removed_is_one_line(checkout: Path) -> No
     [
         ("python", "none-such", "no C++ compiler (none-such) on PATH"),
         ("no_headers", "sh", "Python.h"),
+        ("no_headers", "sh -c", "Python.h"),
     ],
 )
 def test_what_a_build_lacks_is_one_line(

@@ -73,7 +73,7 @@ def test_the_users_settings_of_malloc_stay(
 @needs_compiler
 def test_a_run_on_a_cpu_has_the_tcmalloc_of_the_system_unless_one_is_chosen(tmp_path: Path) -> None:
     name = "libtcmalloc_minimal.so"
-    compiler = [os.environ.get("CXX", "c++"), "-shared", "-x", "c++", "/dev/null"]
+    compiler = [*os.environ.get("CXX", "c++").split(), "-shared", "-x", "c++", "/dev/null"]
     ran([*compiler, f"-Wl,-soname,{name}.4", "-o", tmp_path / name])
     with_space = tmp_path / "a folder"
     with_space.mkdir()
