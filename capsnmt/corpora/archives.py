@@ -99,7 +99,7 @@ def copy_texts(archive: Text, patterns: Sequence[str], folder: Path) -> Dict[str
     """Copy members of an archive into a new folder, in one pass, and return them by pattern.
 
     The copies have names of our own, so that no member's name can lead out of the folder. See
-    `matches`; ``OUTER!/INNER`` selects ``INNER`` in the archive that is the member ``OUTER``.
+    `matches`; ``OUTER!/INNER`` selects ``INNER`` in every archive that is a member ``OUTER``.
     """
     folder.mkdir(parents=True)
     inner: Dict[str, List[str]] = {}
@@ -123,9 +123,10 @@ def copy_texts(archive: Text, patterns: Sequence[str], folder: Path) -> Dict[str
                 f"{archive.name} has no member {outer}; give the recipe's version of the archive"
             )
         nested = [rest for rest in rests if rest]
-        if nested:
-            made = copy_texts(found[0], nested, found[0].path.with_suffix(".members"))
-            texts.update((f"{outer}{INSIDE}{rest}", made[rest]) for rest in nested)
+        for each in found if nested else []:
+            made = copy_texts(each, nested, each.path.with_suffix(".members"))
+            for rest in nested:
+                texts.setdefault(f"{outer}{INSIDE}{rest}", []).extend(made[rest])
         if "" in rests:
             texts[outer] = found
     return texts
@@ -135,7 +136,7 @@ def check_complete(path: Path) -> None:
     """Read an archive or a gzip file to its end; check that any other file is not a web page."""
     with path.open("rb") as stream:
         if stream.read(512).lstrip().lower().startswith((b"<!doctype html", b"<html")):
-            raise ConfigurationError(f"{path}: a web page, not {path.name}")
+            raise ConfigurationError(f"{path}: a web page")
     with _damage_is_one_line(path):
         if is_archive(path):
             for _, opener in _members(path):

@@ -114,9 +114,9 @@ def warn_of_new_words(text: Path, others: Mapping[str, Path]) -> None:
 
 def warn_of_copies(text: Sequence[Path]) -> None:
     """Warn if many training pairs have the same sentence on both sides."""
-    equal = [*map(eq, *map(_sentences, text))]
-    if sum(equal) > SHARE * len(equal):
-        _warn(f"{sum(equal):,} of {len(equal):,} training pairs have one text on both sides")
+    equal = Counter(map(eq, *map(_sentences, text)))
+    if equal[True] > SHARE * (total := sum(equal.values())):
+        _warn(f"{equal[True]:,} of {total:,} training pairs have one text on both sides")
 
 
 def warn_of_unrelated(name: str, text: Sequence[Path]) -> None:

@@ -4,6 +4,7 @@ import glob
 import gzip
 import hashlib
 import os
+import re
 import shutil
 import time
 import zlib
@@ -71,13 +72,15 @@ def download(path: Path, name: str, addresses: Sequence[Address], fix: str) -> N
     for address in addresses:
         try:
             parts = [_fetch(url, path) for url in address.urls]
-            os.replace(parts[0], path)
-            with path.open("ab") as whole:
-                for part in parts[1:]:
-                    with part.open("rb") as stream:
-                        shutil.copyfileobj(stream, whole, BLOCK)
+            # checked first: what has arrived outlives a kill in these minutes, and a full disk
+            whole = parts[0] if len(parts) == 1 else _join(parts, path)
+            try:
+                _check(whole, address)
+            except ExecutionError:
+                for part in parts:
                     part.unlink()
-            _check(path, address)
+                raise
+            os.replace(whole, path)
             for left in path.parent.glob(f".{glob.escape(path.name)}.*"):
                 left.unlink()  # what had arrived from other addresses
             return
@@ -85,6 +88,14 @@ def download(path: Path, name: str, addresses: Sequence[Address], fix: str) -> N
             answers.append(str(refused))
     tried = f"tried {'; '.join(answers)}" if answers else "the recipe has no address of it"
     raise ExecutionError(f"{name} could not be fetched: {tried}; {fix}")
+
+
+def _join(parts: Sequence[Path], path: Path) -> Path:
+    with path.open("wb") as whole:
+        for part in parts:
+            with part.open("rb") as stream:
+                shutil.copyfileobj(stream, whole, BLOCK)
+    return path
 
 
 def _check(path: Path, address: Address) -> None:
@@ -102,7 +113,7 @@ def _fetch(url: str, path: Path) -> Path:
     """Return the file of a URL, next to ``path``."""
     whole = path.with_name(f".{path.name}.{hashlib.sha256(url.encode()).hexdigest()[:8]}")
     partial, version = (Path(f"{whole}.{name}") for name in ("partial", "version"))
-    if whole.is_file():  # one of several parts, fetched before a kill
+    if whole.is_file():  # fetched before a kill
         return whole
     say(f"  fetch {url}")
     answer = ""
@@ -141,6 +152,8 @@ def _transfer(url: str, partial: Path, version: Path) -> None:
         if response.status_code != requests.codes.partial_content:
             start = 0
             partial.unlink(missing_ok=True)  # before the identifier of the new version is written
+        if re.search(r"\.t?gz$", url):  # as of AddEncoding: the file as it is, as wget keeps it
+            response.raw.headers.pop("Content-Encoding", None)
         # A weak ETag may stay the same when the bytes change.
         etag = response.headers.get("ETag", "")
         known = response.headers.get("Last-Modified", "") if etag[:2] in ("", "W/") else etag

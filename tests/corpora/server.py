@@ -46,6 +46,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.send_response(206 if start else 200)
         if kind in {"resumes", "cut-resumes"}:
             self.send_header("ETag", validator)
+        if kind == "encoded":
+            self.send_header("Content-Encoding", "gzip")
         self.send_header("Content-Length", str(len(content) - start))
         self.end_headers()
         cut = kind == "cut" or (kind == "cut-resumes" and self.server.asked[kind] == 1)

@@ -45,6 +45,12 @@ def test_only_what_is_asked_for_is_copied(tmp_path, pack, patterns):
         assert nested == {f"2014/es-en.tgz!/{name}": made[name] for name in made}
 
 
+def test_every_archive_that_a_pattern_selects_is_read(tmp_path):
+    members = {f"part-{number}.tgz": tgz({"a.en": b"%d\n" % number}) for number in (1, 2)}
+    made = _copied(tmp_path, tgz(members), ["part-*.tgz!/a.en"])
+    assert made == {"part-1.tgz!/a.en": b"1\n", "part-2.tgz!/a.en": b"2\n"}
+
+
 @pytest.mark.parametrize("name", ["../a.en", "/tmp/a.en", "x/../../a.en"])
 @pytest.mark.parametrize("nested", [False, True])
 def test_no_name_of_a_member_leads_out_of_the_folder(tmp_path, name, nested):

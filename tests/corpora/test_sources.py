@@ -97,6 +97,27 @@ def test_a_short_answer_is_noticed_where_the_library_is_silent(prepare, server, 
     prepare("cut-resumes")
 
 
+@pytest.mark.parametrize("parts", [1, 2])
+def test_what_has_arrived_outlives_a_kill_while_it_is_checked(prepare, server, monkeypatch, parts):
+    def killed(path, expected):
+        raise KeyboardInterrupt
+
+    content = server.files["train.en"]
+    checksum = hashlib.sha256(content).hexdigest()
+    server.files.update({"train.0": content[:50], "train.1": content[50:]})
+    if parts == 2:
+        del server.files["train.en"]
+    urls = [[f"{server.address}/good/train.{part}" for part in range(2)]]
+    source = {"train.en": {"urls": urls, "checksum": checksum}}
+    with monkeypatch.context() as patch:
+        patch.setattr("capsnmt.corpora.sources.has_checksum", killed)
+        prepare("good", **source, ends=130)
+    server.asked.clear()
+    prepare("good", **source)
+    # the five others, and once more the mirror that lacks it
+    assert server.asked == {"good": 5 + (parts == 2)}
+
+
 def test_parts_are_joined(prepare, server):
     content = server.files.pop("train.en")
     server.files.update({"train.en.0": content[:50], "train.en.1": content[50:]})
@@ -117,7 +138,7 @@ def test_parts_are_joined(prepare, server):
 def test_without_a_checksum_what_cannot_be_the_file_is_refused(prepare, server, kind):
     server.files["train.en"] = gzip.compress(server.files["train.en"])[:-4]
     printed = prepare("page" if kind == "page" else "good", **{"train.en": {}}, ends=1)
-    assert ("a web page, not train.en" if kind == "page" else "a damaged archive") in printed
+    assert ("(a web page)" if kind == "page" else "a damaged archive") in printed
 
 
 def test_an_archive_takes_the_place_of_a_file(run, server, tmp_path, no_fairseq):
@@ -133,6 +154,14 @@ def test_an_archive_takes_the_place_of_a_file(run, server, tmp_path, no_fairseq)
     run(recipe, "--output", tmp_path / "out")
     expected = files["tst2013.vi"].replace(b"&amp;", b"&")
     assert (tmp_path / "out" / "raw" / "test.vi").read_bytes() == expected
+
+
+def test_a_gzip_file_stays_packed_where_a_server_calls_it_encoded(prepare, server, tmp_path):
+    """As Apache's AddEncoding does, and what guesses types from names."""
+    packed = server.files["train.tgz"] = tgz({"train.en": server.files.pop("train.en")})
+    url, checksum = f"{server.address}/encoded/train.tgz", hashlib.sha256(packed).hexdigest()
+    prepare("good", **{"train.en": {"urls": [url], "checksum": checksum}})
+    assert (tmp_path / "out/sources/train.en").read_bytes() == packed
 
 
 def test_files_of_the_user_are_used_in_place(
