@@ -2,6 +2,7 @@
 
 import argparse
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Dict, List, Mapping
 
 from capsnmt.cli import OneLineParser, check_output_file, command, require
@@ -11,14 +12,19 @@ STOCK = "transformer"
 TRAINING = ("criterion", "optimizer", "lr_scheduler")
 
 
-def stock_checkpoint(state: Mapping[str, Any], path: Path) -> Dict[str, Any]:
+def stock_checkpoint(
+    state: Mapping[str, Any], path: Path, overrides: Mapping[str, Any] = MappingProxyType({})
+) -> Dict[str, Any]:
     """Return a checkpoint of ``capsnmt_transformer`` as one of fairseq's ``transformer``.
 
     The parameters are unchanged: with every switch off they have the same names and meaning.
+    ``overrides`` are settings that differ from the training's, as those that a run is scored with:
+    more positions, or fewer layers.
 
     **D**: ``--autocast`` is dropped, so other programs compute in the precision of the parameters.
     The optimizer's state is dropped, as in an average.
     """
+    from fairseq.checkpoint_utils import prune_state_dict
     from fairseq.models import ARCH_MODEL_NAME_REGISTRY
 
     from capsnmt.checkpoints.load import CheckpointError
@@ -38,6 +44,7 @@ def stock_checkpoint(state: Mapping[str, Any], path: Path) -> Dict[str, Any]:
         raise CheckpointError(
             f"{path} is a model of --arch {args.get('arch')}; give one of --arch {MODEL}"
         )
+    args = {**args, **overrides}
     for name, default in defaults_of(*config.FUNCTION).items():
         if args.get(name, default) != default:
             raise CheckpointError(
@@ -46,11 +53,16 @@ def stock_checkpoint(state: Mapping[str, Any], path: Path) -> Dict[str, Any]:
             )
     stock = {name: value for name, value in args.items() if name not in config.defaults()}
     stock.update(arch=STOCK, _name=STOCK, user_dir=None)
+    for side in ("encoder", "decoder"):
+        if kept_layers := stock.get(f"{side}_layers_to_keep"):
+            stock[f"{side}_layers"] = len(kept_layers.split(","))
+    built = argparse.Namespace(**stock)
+    weights = prune_state_dict(state["model"], built)  # which then keeps all
     kept = {name: section for name, section in cfg.items() if name not in TRAINING}
     common = {**(cfg.get("common") or {}), "user_dir": None}
-    kept.update(common=common, model=argparse.Namespace(**stock))
+    kept.update(common=common, model=built)
     others = {name: value for name, value in state.items() if name != "last_optimizer_state"}
-    return {**others, "args": None, "cfg": kept}
+    return {**others, "args": None, "cfg": kept, "model": weights}
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -76,11 +88,15 @@ def main(argv: List[str]) -> None:
     from capsnmt.checkpoints.load import check_finite, load_checkpoint, save_checkpoint
     from capsnmt.runs.finished import FinishedRun
 
-    path = args.model if args.model.is_file() else FinishedRun(args.model).model
+    path: Path = args.model
+    overrides: Dict[str, Any] = {}
+    if not path.is_file():
+        run = FinishedRun(path)
+        path, overrides = run.model, run.settings.model_overrides
     check_output_file(args.output, "--output", [path])
     state = load_checkpoint(path)
     check_finite(state["model"], path)
-    save_checkpoint(stock_checkpoint(state, path), args.output)
+    save_checkpoint(stock_checkpoint(state, path, overrides), args.output)
     print(f"{args.output}: the model in {path} as fairseq's own transformer")
 
 

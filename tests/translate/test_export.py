@@ -95,6 +95,23 @@ def test_fairseq_computes_the_same_without_a_name_of_the_plugin(
     torch.testing.assert_close(ours[real], theirs[real])
 
 
+def test_a_run_is_exported_as_it_is_scored() -> None:
+    """With more positions and fewer layers than it was trained with."""
+    model, state = checkpoint_of("--encoder-layers", "3", "--decoder-layers", "3")
+    changed = {"max_source_positions": 77, "autocast": "none"}
+    changed.update({"encoder_layers_to_keep": "0,2", "decoder_layers_to_keep": "1"})
+    written = stock_checkpoint(state, Path("it.pt"), changed)
+    args = written["cfg"]["model"]
+    assert (args.max_source_positions, args.encoder_layers, args.decoder_layers) == (77, 2, 1)
+    stock = fairseq.models.build_model(args, TASK)
+    stock.load_state_dict(written["model"], strict=True)
+    for side, kept in (("encoder", (0, 2)), ("decoder", (1,))):
+        ours, theirs = (getattr(x, side).layers for x in (model, stock))
+        assert len(theirs) == len(kept)
+        for number, layer in zip(kept, theirs):
+            assert torch.equal(ours[number].fc1.weight, layer.fc1.weight)
+
+
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
