@@ -13,7 +13,8 @@ from capsnmt.cli import ConfigurationError, shown
 # a subword of subword-nmt that does not end its word; one of sentencepiece that starts a word
 CONTINUED, STARTS = "@@", "\u2581"
 OF_CALLS = frozenset(inspect.signature(GeneratorHubInterface.generate).parameters)
-SENTENCE_ENDS = frozenset(".!?;。！？；…")
+SENTENCE_ENDS = frozenset(".!?;…")
+WIDE_ENDS = frozenset("。！？；")  # also where no space, and so no word, follows
 
 
 class Hypothesis(NamedTuple):
@@ -137,16 +138,16 @@ def split_subwords(subwords: Sequence[str], limit: int, sentencepiece: bool) -> 
             return subwords[place].startswith(STARTS)
         return not subwords[place - 1].endswith(CONTINUED)
 
+    def ends_sentence(place: int) -> bool:
+        mark = subwords[place - 1].lstrip(STARTS).removesuffix(CONTINUED)
+        return mark in WIDE_ENDS or (mark in SENTENCE_ENDS and starts_word(place))
+
     parts: List[List[str]] = []
     start = 0
     while len(subwords) - start > limit:
         ends = range(start + limit, start, -1)
         words = [end for end in ends if starts_word(end)]
-        sentences = [
-            end
-            for end in words
-            if subwords[end - 1].lstrip(STARTS) in SENTENCE_ENDS and end - start > limit // 2
-        ]
+        sentences = [end for end in ends if ends_sentence(end) and end - start > limit // 2]
         end = (sentences or words or ends)[0]
         parts.append(list(subwords[start:end]))
         start = end

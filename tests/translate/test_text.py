@@ -47,6 +47,9 @@ def test_a_bad_setting_is_one_line(setting: tuple, message: str) -> None:
         ("a@@ b@@ c@@ d@@ e@@ f", False, ["a@@ b@@ c@@ d@@", "e@@ f"]),  # in a long word
         ("▁a ▁b c ▁d e ▁f", True, ["▁a ▁b c", "▁d e ▁f"]),
         ("▁a b 。 ▁d ▁e", True, ["▁a b 。", "▁d ▁e"]),
+        ("▁我 看 。 你 听", True, ["▁我 看 。", "你 听"]),  # text without spaces
+        ("我@@ 看@@ 。@@ 你@@ 听", False, ["我@@ 看@@ 。@@", "你@@ 听"]),
+        ("▁a ▁b 3 . 5 ▁d", True, ["▁a", "▁b 3 . 5", "▁d"]),  # no end inside a word
     ],
 )
 def test_where_a_line_is_split(line: str, sentencepiece: bool, parts: List[str]) -> None:
