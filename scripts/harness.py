@@ -23,6 +23,7 @@ import torch
 from capsnmt.cli import ConfigurationError, ExecutionError, OneLineParser, positive, run_command
 from capsnmt.files import PACKAGE, atomic_writer, own_version, write_all
 from capsnmt.machine import processor
+from capsnmt.process import stoppable
 
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 
@@ -89,6 +90,7 @@ class Parts:
         self.end = time.monotonic() + 60 * minutes
         self.lock = threading.Lock()
         self.records: List[Dict[str, Any]] = []
+        self.running: List[subprocess.Popen] = []
 
     def resume(self) -> None:
         """Take up the records of the parts that an earlier command of the same has ended.
@@ -117,8 +119,14 @@ class Parts:
         self.output.mkdir(parents=True, exist_ok=True)
         with atomic_writer(self.output / "records.jsonl") as file:
             file.writelines(json.dumps(each) + "\n" for each in self.records)
-        with ThreadPoolExecutor(at_once) as pool:
-            ends = [*pool.map(lambda name: self.run_one(name, limits[name]), limits)]
+        with stoppable(self.stop), ThreadPoolExecutor(at_once) as pool:
+            try:
+                ends = [*pool.map(lambda name: self.run_one(name, limits[name]), limits)]
+            except BaseException:  # no signal reaches a part, which has a session of its own
+                self.end = 0.0
+                for process in self.running:
+                    self.kill(process)
+                raise
         wrong = [name for name, end in zip(limits, ends) if end]
         if wrong:
             raise ExecutionError(
@@ -144,6 +152,7 @@ class Parts:
             cwd=PACKAGE.parent,
             start_new_session=True,
         )
+        self.running.append(process)
         timer = threading.Timer(limit, self.kill, [process])
         timer.start()
         found: List[Dict[str, Any]] = []
@@ -157,6 +166,7 @@ class Parts:
                 with self.lock, (self.output / "log.txt").open("a", encoding="utf-8") as log:
                     log.write(f"[{name}] {line}")
         status = process.wait()
+        self.running.remove(process)
         timer.cancel()
         seconds = round(time.monotonic() - start, 1)
         wrong = "; ".join(str(each) for each in found if not each.get("ok", True))
@@ -167,6 +177,10 @@ class Parts:
         said = wrong or ", ".join(f"{k} {v}" for each in found for k, v in each.items())
         print(f"{'!!' if wrong else 'ok'} {name}, {seconds:.0f} s: {said[:300]}", flush=True)
         return wrong
+
+    def stop(self, signum: int) -> None:
+        """End this process after a signal."""
+        raise SystemExit(128 + signum)
 
     def kill(self, process: subprocess.Popen) -> None:
         """End a part and what it has started."""

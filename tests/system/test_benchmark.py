@@ -5,7 +5,10 @@ import json
 import math
 import os
 import shutil
+import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Dict, List
@@ -21,7 +24,7 @@ from scripts.benchmark_systems import System, system_of
 from scripts.paper_rows import PLAIN, load_rows
 from tests.commands import TINY as SMALL
 from tests.commands import command
-from tests.interpreter import ran
+from tests.interpreter import environment, ran
 from tests.support import REPO
 
 pytestmark = pytest.mark.system
@@ -142,6 +145,9 @@ def test_batches_have_the_padding_of_real_ones() -> None:
         for real in kept.values():
             assert (real.sum(1) >= real.size(1) * 3 // 4).all()
             assert real.sum(1).max() == real.size(1)
+    work = workload.Workload(SETUP)
+    counts = [each["ntokens"] for each in work.batches]
+    assert work.tokens("train") == sum(counts) / len(counts)  # as fairseq's words per second
 
 
 def test_updates_are_those_of_fairseqs_trainer_but_keep_the_peak_of_the_memory(
@@ -177,7 +183,7 @@ def part(name, device):
     harness.record(ok=name != "wrong", found=len(name))
     if name == "dies":
         sys.exit("it has died")
-    if name == "hangs":
+    if name in ("hangs", "waits"):
         time.sleep(600)
 
 def parts(device):
@@ -193,11 +199,32 @@ get_num_threads, set_num_threads = (lambda: 1), print
 """
 
 
+def with_parts(folder: Path) -> Path:
+    """Make a checkout with one script more, and return that."""
+    for name in ("capsnmt", "scripts"):
+        shutil.copytree(REPO / name, folder / name)
+    (folder / "torch.py").write_text(TORCH, "utf-8")
+    return folder / "scripts" / "work.py"
+
+
+@pytest.mark.parametrize(("signum", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_the_parts_that_run(signum: int, status: int, tmp_path: Path) -> None:
+    """They are in sessions of their own: it was waited for them, or they were left behind."""
+    with_parts(tmp_path).write_text(PARTS.replace("NAMES", '["waits", "right"]'), "utf-8")
+    words = [sys.executable, "-m", "scripts.work", "--device", "cpu", "--output", "out"]
+    variables = {**environment(), "PYTHONPATH": str(tmp_path)}
+    records, end = tmp_path / "out" / "records.jsonl", time.monotonic() + 60
+    process = subprocess.Popen(words, cwd=tmp_path, env=variables)
+    while not (records.exists() and records.read_text("utf-8")) and time.monotonic() < end:
+        time.sleep(0.05)
+    process.send_signal(signum)
+    assert process.wait(30) == status
+    *_, last = map(json.loads, records.read_text("utf-8").splitlines())
+    assert (last["part"], last["ok"]) == ("a waits", False)  # and the next one is not begun
+
+
 def test_parts_go_on_after_failures_and_resume(tmp_path: Path) -> None:
-    for folder in ("capsnmt", "scripts"):  # a checkout with one script more
-        shutil.copytree(REPO / folder, tmp_path / folder)
-    program = tmp_path / "scripts" / "work.py"
-    (tmp_path / "torch.py").write_text(TORCH, "utf-8")
+    program = with_parts(tmp_path)
 
     def run(names: List[str], limit: str = "unlimited") -> Any:
         program.write_text(PARTS.replace("NAMES", repr(names)), "utf-8")
