@@ -41,9 +41,9 @@ def describe_machine(args: argparse.Namespace) -> str:
             f"{args.updates} updates; {args.repeats} repeats"
         )
     return (
-        f"{what}, vocabulary {args.vocabulary}, batches of {max(1, args.tokens // args.length)} x "
-        f"{args.length} tokens, decoding {args.sentences} sentences with beam {args.beam}; "
-        f"{args.repeats} repeats"
+        f"{what}, vocabulary {args.vocabulary}, batches of {args.tokens} tokens with padding, in "
+        f"sentences of about {args.length}, decoding {args.sentences} of {args.length} with beam "
+        f"{args.beam}; {args.repeats} repeats"
     )
 
 

@@ -228,9 +228,10 @@ class Workload:
         }
 
     def tokens(self, phase: str) -> float:
-        """Return how many source tokens a phase reads, in the mean."""
-        samples = [self.sample] if phase == "decode" else self.batches
-        return sum(int(each["net_input"]["src_lengths"].sum()) for each in samples) / len(samples)
+        """Return a phase's mean tokens: of the source decoded, or, as fairseq's, of the target."""
+        if phase == "decode":
+            return int(self.sample["net_input"]["src_lengths"].sum())
+        return sum(each["ntokens"] for each in self.batches) / len(self.batches)
 
     def phase(
         self, name: str, model: nn.Module, flags: str, prepared: bool = True
