@@ -124,7 +124,7 @@ class Parts:
                 ends = [*pool.map(lambda name: self.run_one(name, limits[name]), limits)]
             except BaseException:  # no signal reaches a part, which has a session of its own
                 self.end = 0.0
-                for process in self.running:
+                for process in [*self.running]:  # whose threads take them out
                     self.kill(process)
                 raise
         wrong = [name for name, end in zip(limits, ends) if end]

@@ -22,7 +22,7 @@ from capsnmt.lines import blank_lines
 
 TOKENISED = 100  # as many sentences with a space before their end are tokens: sacreBLEU's own limit
 MORE = 10  # times as many lines with escapes are those of another form
-LONG = 15  # characters on average: what spaces separate are no words, as of Thai; of Finnish 8
+LONG = 15  # characters on average: what spaces separate are no words, as of Thai
 IDEOGRAPHS = re.compile("[\u3040-\u30ff\u3400-\u9fff]")  # with kana
 
 

@@ -60,9 +60,7 @@ PLACES = {
     # its Latin words are tokenised as English
     "zh": (r"(?<=[^\W_]) '(?=[^\W\d_])", "'"),
 }
-# Moses would join each such sign to the next word: 100 €a month
-AFTER_NUMBER = re.compile(r"(?<=\d )[$\xa2-\xa5\u0e3f\u20a0-\u20c0](?= (?!\d))")
-KEPT = "\ufdd1"  # beside one that stays apart
+KEPT = "\ufdd1"  # beside a sign of a currency that Moses would join to the next word: 100 €a month
 # with the closing one of English, which Moses would leave apart, and pair the next ones wrong
 QUOTES = re.compile("^['\"`\u201c-\u201e]+$")
 # where guillemets have no space inside, and point outwards
@@ -160,6 +158,7 @@ def moses_detokenizer(lang: Optional[str]) -> Callable[[str], str]:
     # line would lose the space before them
     moses = MosesDetokenizer(lang="" if base == "cs" else base)
     moses.IS_OPEN_QUOTE = QUOTES
+    after_number = re.compile(rf"(?<=\d )[{re.escape(moses.IsSc)}](?= (?!\d))")
     place, joined = PLACES.get(base, (r"(?!)", ""))
     places = re.compile(place)
 
@@ -176,7 +175,7 @@ def moses_detokenizer(lang: Optional[str]) -> Callable[[str], str]:
             line = ELIDED.sub("'", line)
         if apostrophe is not None:
             line = apostrophe.sub("'", line)
-        line = AFTER_NUMBER.sub(rf"\g<0>{KEPT}", line)
+        line = after_number.sub(rf"\g<0>{KEPT}", line)
         text = moses.detokenize(line.split(), unescape=False).replace(APART, "'").replace(KEPT, "")
         text = BEFORE_ENDS.sub("", text)
         if base in WITH_GUILLEMETS:
