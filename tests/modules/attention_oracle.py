@@ -1,14 +1,15 @@
-"""Attention in plain loops: to one source or several, its heads gated, mixed or routed.
+"""Attention, head after head: to one source or several, its heads gated, mixed or routed.
 
 Vaswani et al. 2017, section 3.2; ampomah2020 eq 7 to 12; duan2020 eq 5 and 8 to 14.
 """
 
 import itertools
 import math
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import gelu
 
 from capsnmt.models.attention import (
     HostedAttention,
@@ -28,7 +29,6 @@ PADDINGS: Dict[str, Optional[Tensor]] = {
     "right": torch.tensor([[0, 0, 0, 1], [0, 1, 1, 1]]).bool(),
 }
 FUTURE = torch.full((LENGTH, LENGTH), float("-inf"), dtype=torch.float64).triu(1)
-Cube = List[List[List[Tensor]]]  # [H][L][K]
 
 
 def of_kind(module: Any, kind: str, **std: float) -> Any:
@@ -87,93 +87,65 @@ def attention(name: str, **settings: Any) -> Tuple[Any, Tensor, Tensor]:
 def map_of(side: Any, u: Tensor, place: int) -> Tensor:
     """The map M over the heads of one position: before the softmax (0), or after it (1)."""
     heads = side.gates.out_features // 2
-    h = torch.stack([w.dot(u) for w in side.hidden.weight.chunk(2)[place]])
-    h = torch.stack([x * (1 + torch.erf(x / math.sqrt(2))) / 2 for x in h])
-    M = torch.diag(torch.stack([w.dot(u).tanh() for w in side.gates.weight.chunk(2)[place]]))
+    h = gelu(side.hidden.weight.chunk(2)[place] @ u)
+    M = torch.diag((side.gates.weight.chunk(2)[place] @ u).tanh())
     for i in range(side.rank):
         of_rank = slice(i * heads, (i + 1) * heads)
-        w_in, w_out = (
-            torch.stack([h.dot(column) for column in to[place].T[of_rank]])
-            for to in (side.to_in, side.to_out)
-        )
+        w_in, w_out = (h @ to[place][:, of_rank] for to in (side.to_in, side.to_out))
         w_in = w_in / (w_in.dot(w_in) / heads + 1e-6).sqrt()
         M = M + torch.outer(w_out, w_in)
     return M
 
 
-def mixed(
-    module: Any, place: int, rows: List[List[Tensor]], x: Tensor, memory: Tensor
-) -> List[List[Tensor]]:
-    """Return the scores (0) or weights (1) of all heads for the query of x, as the heads mix them.
+def mixed(module: Any, place: int, rows: Tensor, x: Tensor, memory: Tensor) -> Tensor:
+    """Return the scores (0) or weights (1) ``[H, K]`` for the query of x, as the heads mix them.
 
     The sum over h of P_gh rows[h] for every head g, where P may depend on the query and the key.
     """
     static = (module.score_mixing, module.weight_mixing)[place]
-    maps = [None if static is None else static.weight] * len(memory)
-    if (composition := module.composition) is not None:
-        P = (composition.before, composition.after)[place].weight
-        P = P + map_of(composition.query, x, place)
-        maps = [P + map_of(composition.key, key, place) for key in memory]
-    columns = [
-        column if P is None else [sum(p * a for p, a in zip(row, column)) for row in P]
-        for P, column in zip(maps, zip(*rows))
-    ]
-    return [list(row) for row in zip(*columns)]
+    if static is not None:
+        return static.weight @ rows
+    if (composition := module.composition) is None:
+        return rows
+    P = (composition.before, composition.after)[place].weight
+    P = P + map_of(composition.query, x, place)
+    maps = [P + map_of(composition.key, key, place) for key in memory]
+    return torch.stack([of_key @ column for of_key, column in zip(maps, rows.T)], dim=1)
 
 
-def gates(gate: Optional[HeadGate], x: Tensor, count: int) -> List[Tensor]:
-    """Return the gate of each head for one query; ones without a gate."""
-    if gate is None:
-        return [torch.ones((), dtype=x.dtype)] * count
-    logits = [sum(w * feature for w, feature in zip(row, x)) for row in gate.projection.weight]
-    return [1 / (1 + torch.exp(-logit)) for logit in logits]
+def softmax(scores: Tensor, hidden: Tensor) -> Tensor:
+    exps = scores.exp() * ~hidden
+    return exps if hidden.all() else exps / exps.sum(-1, keepdim=True)
 
 
-def softmax(scores: List[Tensor], hidden: List[bool]) -> List[Tensor]:
-    exps = [torch.exp(a) * (0 if hide else 1) for a, hide in zip(scores, hidden)]
-    return exps if all(hidden) else [x / sum(exps) for x in exps]
-
-
-class Projections(NamedTuple):
+def projections(module: Any, source: int) -> List[Tuple[Tensor, Tensor]]:
     """W^q, W^k, W^v of one source, with their biases."""
-
-    q: Tuple[Tensor, Tensor]
-    k: Tuple[Tensor, Tensor]
-    v: Tuple[Tensor, Tensor]
-
-
-def projections(module: Any, source: int) -> Projections:
     d, width = module.embed_dim, module.source_dim
     rows = slice(source * d, (source + 1) * d)
-    found = [(map_.weight[rows], map_.bias[rows]) for map_ in (module.q_proj, module.k_proj)]
+    maps = (module.q_proj, module.k_proj, module.v_proj)
+    found = [(map_.weight[rows], map_.bias[rows]) for map_ in maps]
     if variant_of(module) == "M-01":  # only the sum of the sources' biases is defined: use shares
         v = module.v_proj.weight[:, source * width : (source + 1) * width]
-        return Projections(*found, (v, module.v_proj.bias / module.num_sources))
-    return Projections(*found, (module.v_proj.weight[rows], module.v_proj.bias[rows]))
+        found[2] = v, module.v_proj.bias / module.num_sources
+    return found
 
 
 def variant_of(module: Any) -> str:
     return getattr(module, "variant", "M-10")
 
 
-def routed(module: Any, scores: Cube, real: Optional[Tensor], causal: bool) -> Cube:
-    """E' of one sentence's cube E (duan2020, section 3.2 and eq 8 to 14)."""
+def routed(module: Any, e: Tensor, real: Tensor, causal: bool) -> Tensor:
+    """E' of one sentence's cube E ``[H, L, K]`` (duan2020, section 3.2 and eq 8 to 14)."""
     if not hasattr(module, "vertical"):
-        return scores
-    e = torch.stack([torch.stack([torch.stack(row) for row in head]) for head in scores])
-    H, L, K = e.shape
-    added = torch.zeros_like(e)
+        return e
+    found = e
     if module.vertical:
         omega, b = oracles.vertical_routing(e, module.iterations, real, real)
-        sums = [oracles.total(b[h, q] for q in range(L)) for h in range(H)]
-        W_up, b_up = module.head_weights.weight, module.head_weights.bias
-        Lambda = [  # eq 11
-            oracles.total(W_up[h, j] * sums[j] for j in range(H)) + b_up[h] for h in range(H)
-        ]
-        added = added + torch.stack([p * omega for p in oracles.softmax(Lambda)])  # eq 10
+        Lambda = module.head_weights.weight @ b.sum(1) + module.head_weights.bias  # eq 11
+        found = found + torch.stack([p * omega for p in Lambda.softmax(0)])  # eq 10
     if module.horizontal:
-        added = added + oracles.horizontal_routing(e, module.iterations, real, real, causal)
-    return [[[e[h, q, k] + added[h, q, k] for k in range(K)] for q in range(L)] for h in range(H)]
+        found = found + oracles.horizontal_routing(e, module.iterations, real, real, causal)
+    return found
 
 
 def oracle(
@@ -208,31 +180,31 @@ def oracle(
         E, V = [], []
         for i, h in parts:  # ampomah2020 eq 7
             Q, K, values = (
-                [(W @ x + bias)[own[h]] for x in states]
+                (states @ W.T + bias)[:, own[h]]
                 for (W, bias), states in zip(maps[i], (query[:, b], f[i], f[i]))
             )
-            E.append([[q.dot(k) / math.sqrt(width) for k in K] for q in Q])
+            E.append(Q @ K.T / math.sqrt(width))
             V.append(values)
         if joint:  # eq 9
-            E = [[[sum(x) for x in zip(*rows)] for rows in zip(*E[h::heads])] for h in range(heads)]
-        all_values.append(of_call([torch.stack(values) for values in V]))
-        E = routed(module, E, None if padding is None else ~padding[b], causal)
+            E = [sum(E[h::heads]) for h in range(heads)]
+        all_values.append(of_call(V))
+        padded = torch.zeros(len(memory)).bool() if padding is None else padding[b]
+        E = routed(module, torch.stack(E), ~padded, causal)
         for l, x in enumerate(query[:, b]):
-            hidden = [
-                (causal and k > l) or (padding is not None and bool(padding[b, k]))
-                for k in range(memory.size(0))
-            ]
-            scores = mixed(module, 0, [head[l] for head in E], x, memory[:, b])
-            weights = [softmax(row, hidden) for row in scores]
+            hidden = padded | ((torch.arange(len(memory)) > l) & causal)
+            scores = mixed(module, 0, E[:, l], x, memory[:, b])
+            weights = softmax(scores, hidden)
             used = mixed(module, 1, weights, x, memory[:, b])
-            gate = gates(module.head_gate, x, len(E))
+            gate = torch.ones(len(E))
+            if module.head_gate is not None:
+                gate = (module.head_gate.projection.weight @ x).sigmoid()
             calls = [h if joint else part for part, (_, h) in enumerate(parts)]
-            c = [sum(w * v for w, v in zip(used[call], V[i])) for i, call in enumerate(calls)]
+            c = [used[call] @ V[i] for i, call in enumerate(calls)]
             all_heads.append(of_call(c))
             c = [gate[call] * each for call, each in zip(calls, c)]  # eq 11
             contexts = [torch.cat(c[i * heads : (i + 1) * heads]) for i in range(n)]
             outputs.append(module.out_proj(sum(contexts) if sums else torch.cat(contexts)))  # eq 12
-            all_weights.append(torch.stack([torch.stack(row) for row in weights]))
+            all_weights.append(weights)
     L, B = query.shape[:2]
     output = torch.stack(outputs).view(B, L, -1).transpose(0, 1)
     weights = torch.stack(all_weights).view(B, L, len(E), -1).permute(2, 0, 1, 3)

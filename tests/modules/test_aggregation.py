@@ -17,7 +17,7 @@ from capsnmt.modules.layer_aggregation import (
 )
 from tests.counting import Operations
 from tests.modules.compare import assert_same, numbers, randomised
-from tests.modules.layer_aggregation_oracle import affine, connected, oracle, relu
+from tests.modules.layer_aggregation_oracle import connected, oracle
 from tests.routing import oracles
 
 WIDTH, LAYERS, FFN = 4, 3, 5
@@ -134,14 +134,15 @@ def test_the_sublayers_of_a_dropped_layer_compute_zero(setting: dict) -> None:
 
 def head_oracle(module: HeadRouting, token: Tensor) -> Tensor:
     """Equations 5 to 12 of li2019 for the concatenated heads of one token."""
-    hidden = relu(affine(module.hidden.weight, list(token), module.hidden.bias))  # eq 5
-    flat = affine(module.votes.weight, hidden, module.votes.bias)  # eq 6
-    votes = torch.stack(flat).reshape(HEADS, module.num_capsules, HEAD_WIDTH // module.num_capsules)
+    parameters = (*module.hidden.parameters(), *module.votes.parameters())
+    W_1, b_1, W_2, b_2 = (x.double() for x in parameters)
+    hidden = torch.relu(W_1 @ token.double() + b_1)  # eq 5
+    votes = (W_2 @ hidden + b_2).view(HEADS, module.num_capsules, -1)  # eq 6
     costs = (module.beta_a, module.beta_u) if module.routing == "em" else ()
     given = {} if module.coefficients is None else {"coefficients": module.coefficients}
     route = getattr(oracles, f"{module.routing}_routing")
     capsules, _ = route(votes, *costs, module.iterations, **given)
-    capsules = torch.cat(list(capsules))
+    capsules = capsules.flatten()
     return capsules if module.norm is None else module.norm(capsules)
 
 

@@ -1,4 +1,4 @@
-"""The routing algorithms as in the papers: one scalar at a time, in nested loops.
+"""The routing algorithms as in the papers: one capsule at a time, in nested loops.
 
 Every function takes float64 tensors of one example (no leading dims) and returns tensors that
 autograd can differentiate. Nothing here is shared with the operators.
@@ -8,6 +8,7 @@ import math
 
 import torch
 from torch import Tensor
+from torch.nn.functional import layer_norm
 
 MASS_FLOOR, VARIANCE_FLOOR = 1e-9, 1e-6
 
@@ -23,13 +24,10 @@ def total(terms) -> Tensor:
     return result
 
 
-def squash(s: list) -> list:
+def squash(s: Tensor) -> Tensor:
     """li2019 eq 8, dou2019 eq 5, duan2020 eq 6."""
-    squared = total(x * x for x in s)
-    if squared == 0:
-        return [x * 0 for x in s]
-    length = squared.sqrt()
-    return [squared / (1 + squared) * (x / length) for x in s]
+    squared = s.dot(s)
+    return s * 0 if squared == 0 else squared / (1 + squared) * (s / squared.sqrt())
 
 
 def softmax(logits: list) -> list:
@@ -38,8 +36,8 @@ def softmax(logits: list) -> list:
     return [x / total(exps) for x in exps]
 
 
-def capsule_tensor(capsules: list) -> Tensor:
-    return torch.stack([torch.stack(capsule) for capsule in capsules])
+def matrix(rows: list) -> Tensor:
+    return torch.stack([torch.stack(row) for row in rows])
 
 
 def agreement_routing(votes, iterations, normalise, input_mask=None, output_mask=None):
@@ -47,7 +45,7 @@ def agreement_routing(votes, iterations, normalise, input_mask=None, output_mask
 
     Returns capsules [N, D], logits [I, N] after the last update, and C of each iteration.
     """
-    I, N, D = votes.shape
+    I, N, _ = votes.shape
     inputs = [i for i in range(I) if input_mask is None or input_mask[i]]
     outputs = [n for n in range(N) if output_mask is None or output_mask[n]]
     b = [[zero() for _ in range(N)] for _ in range(I)]  # line 2: B = 0
@@ -57,18 +55,17 @@ def agreement_routing(votes, iterations, normalise, input_mask=None, output_mask
         for i in inputs:  # line 4: C = softmax(B), over the output capsules
             for n, c in zip(outputs, softmax([b[i][n] for n in outputs]) if outputs else []):
                 C[i][n] = c
-        out = [[votes[0, n, d] * 0 for d in range(D)] for n in range(N)]
+        out = [votes[0, n] * 0 for n in range(N)]
         for n in outputs:
-            S = [total(C[i][n] * votes[i, n, d] for i in inputs) for d in range(D)]  # duan eq 7
+            S = out[n] + total(C[i][n] * votes[i, n] for i in inputs)  # duan eq 7
             if normalise:  # li2019 eq 7
-                mass = total(C[i][n] for i in inputs).clamp(min=MASS_FLOOR)
-                S = [s / mass for s in S]
+                S = S / total(C[i][n] for i in inputs).clamp(min=MASS_FLOOR)
             out[n] = squash(S)  # li2019 eq 8
         for i in inputs:  # line 6: B += out . V
             for n in outputs:
-                b[i][n] = b[i][n] + total(out[n][d] * votes[i, n, d] for d in range(D))
-        trace.append(capsule_tensor(C))
-    return capsule_tensor(out), capsule_tensor(b), trace
+                b[i][n] = b[i][n] + out[n].dot(votes[i, n])
+        trace.append(matrix(C))
+    return torch.stack(out), matrix(b), trace
 
 
 def dynamic_routing(votes, iterations, input_mask=None, output_mask=None):
@@ -91,19 +88,12 @@ def inverted_routing(votes, iterations):
     for _ in range(iterations):
         if p is not None:
             for i in range(I):
-                r[i] = softmax(
-                    [total(p[n][d] * votes[i, n, d] for d in range(D)) / D**0.5 for n in range(N)]
-                )
-        trace.append(capsule_tensor(r))
-        p = [
-            [total(r[i][n] * votes[i, n, d] for i in range(I)) for d in range(D)] for n in range(N)
-        ]
-        if D > 1:  # LayerNorm
-            for n in range(N):
-                mean = total(p[n]) / D
-                variance = total((x - mean) ** 2 for x in p[n]) / D
-                p[n] = [(x - mean) / (variance + 1e-5).sqrt() for x in p[n]]
-    return capsule_tensor(p), trace
+                r[i] = softmax([p[n].dot(votes[i, n]) / D**0.5 for n in range(N)])
+        trace.append(matrix(r))
+        p = [total(r[i][n] * votes[i, n] for i in range(I)) for n in range(N)]
+        if D > 1:
+            p = [layer_norm(x, (D,)) for x in p]
+    return torch.stack(p), trace
 
 
 def em_routing(
@@ -119,18 +109,16 @@ def em_routing(
 
     Returns capsules [N, D] and C of each iteration.
     """
-    I, N, D = votes.shape
+    I, N, _ = votes.shape
     C = [[zero() + 1 / N for _ in range(N)] for _ in range(I)]  # line 2
     if coefficients is not None:  # a control starts with others
         C = [list(row) for row in coefficients]
     trace = []
     for t in range(iterations):  # line 3
-        trace.append(capsule_tensor(C))
+        trace.append(matrix(C))
         lam = 1 + (min(iterations, 3) - 1) * t / max(1, iterations - 1)
         # M-step
-        mu = [[zero() for _ in range(D)] for _ in range(N)]
-        var = [[zero() for _ in range(D)] for _ in range(N)]
-        A = [zero() for _ in range(N)]
+        mu, var, A = [], [], []
         for n in range(N):
             R = [C[i][n] for i in range(I)]
             if activation is not None:  # dou2019 Algorithm 2, M-step line 3
@@ -140,29 +128,23 @@ def em_routing(
                 ]
             r = total(R)
             mass = r.clamp(min=MASS_FLOOR)
-            chi = zero()
-            for d in range(D):
-                mu[n][d] = total(R[i] * votes[i, n, d] for i in range(I)) / mass  # eq 10
-                var[n][d] = (  # eq 11
-                    total(R[i] * (votes[i, n, d] - mu[n][d]) ** 2 for i in range(I)) / mass
-                    + variance_floor
-                )
-                chi = chi + (var[n][d].sqrt().log() + (1 + math.log(2 * math.pi)) / 2) * r
-            A[n] = 1 / (1 + (-lam * (beta_a[n] - beta_u[n] * r - chi)).exp())
+            mu.append(total(R[i] * votes[i, n] for i in range(I)) / mass)  # eq 10
+            squares = total(R[i] * (votes[i, n] - mu[n]) ** 2 for i in range(I))
+            var.append(squares / mass + variance_floor)  # eq 11
+            chi = total((var[n].sqrt().log() + (1 + math.log(2 * math.pi)) / 2) * r)
+            A.append(1 / (1 + (-lam * (beta_a[n] - beta_u[n] * r - chi)).exp()))
         # E-step
         if t == iterations - 1:
             break
         for i in range(I):
             weighted = []
             for n in range(N):
-                p = zero() + 1
-                for d in range(D):
-                    distance = (votes[i, n, d] - mu[n][d]) ** 2
-                    p = p * ((-distance / (2 * var[n][d])).exp() / (2 * math.pi * var[n][d]).sqrt())
-                weighted.append(A[n] * p)
+                distance = (votes[i, n] - mu[n]) ** 2
+                p = (-distance / (2 * var[n])).exp() / (2 * math.pi * var[n]).sqrt()
+                weighted.append(A[n] * math.prod(p))
             for n in range(N):
                 C[i][n] = weighted[n] / total(weighted)  # eq 12
-    return capsule_tensor([[A[n] * mu[n][d] for d in range(D)] for n in range(N)]), trace
+    return torch.stack([A[n] * mu[n] for n in range(N)]), trace
 
 
 def real(mask, position) -> bool:
@@ -171,42 +153,20 @@ def real(mask, position) -> bool:
 
 def vertical_routing(e, iterations, query_mask=None, key_mask=None):
     """duan2020 Algorithm 2, for one cube e [H, L, K]: capsules [L, K], logits [H, L]."""
-    H, L, K = e.shape
-    votes = torch.stack(  # eq 8, padded keys at 0
-        [
-            torch.stack(
-                [
-                    torch.stack(
-                        [e[h, q, k] if real(key_mask, k) else e[h, q, k] * 0 for k in range(K)]
-                    )
-                    for q in range(L)
-                ]
-            )
-            for h in range(H)
-        ]
-    )
+    votes = e if key_mask is None else e * key_mask  # eq 8, padded keys at 0
     capsules, logits, _ = dynamic_routing(votes, iterations, output_mask=query_mask)  # eq 9
     return capsules, logits
 
 
 def horizontal_routing(e, iterations, query_mask=None, key_mask=None, causal=False):
     """duan2020 Algorithm 3, for one cube e [H, L, K]: a loop over positions, capsules [H, L, K]."""
-    H, L, K = e.shape
-
-    def vote(t, h, k):  # eq 12; padded and, in decoders, future keys at 0 (section 3.4.3)
-        return e[h, t, k] if real(key_mask, k) and not (causal and k > t) else e[h, t, k] * 0
-
+    votes = e if key_mask is None else e * key_mask  # eq 12
+    votes = votes.tril() if causal else votes  # future keys at 0, too (section 3.4.3)
     rows = []
-    for q in range(L):  # Algorithm 3: for l = 1 -> L, over t <= l
+    for q in range(e.size(1)):  # Algorithm 3: for l = 1 -> L, over t <= l
         if not real(query_mask, q):
             rows.append(e[:, q] * 0)
             continue
         inputs = [t for t in range(q + 1) if real(query_mask, t)]
-        votes = torch.stack(
-            [
-                torch.stack([torch.stack([vote(t, h, k) for k in range(K)]) for h in range(H)])
-                for t in inputs
-            ]
-        )
-        rows.append(dynamic_routing(votes, iterations)[0])  # eq 14
+        rows.append(dynamic_routing(votes[:, inputs].transpose(0, 1), iterations)[0])  # eq 14
     return torch.stack(rows, dim=1)
