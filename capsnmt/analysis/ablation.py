@@ -7,7 +7,7 @@ from unittest import mock
 import torch
 from fairseq.sequence_generator import SequenceGenerator
 from fairseq.utils import strip_pad
-from torch import Tensor
+from torch import Tensor, nn
 
 from capsnmt.analysis.base import Analysis, Cell, NotApplicableError, StackStates, attentions
 from capsnmt.analysis.model import Batch
@@ -18,6 +18,7 @@ from capsnmt.evaluation.scores import RANDOMIZATION, SAMPLES, SEED, Test
 from capsnmt.evaluation.significance import scores_of
 from capsnmt.forms import marks_of
 from capsnmt.models.config import ATTENTIONS
+from capsnmt.modules.layer_aggregation.connection import WeightedConnection
 
 Key = Tuple[Any, ...]
 INTACT: Key = ()
@@ -138,7 +139,8 @@ class LayerAblation(LossAblation):
     the mean takes away only what differs between tokens. The layers above still read the output.
 
     The states are those that the decoder reads, after a final normalisation and before any
-    aggregation. Layer 0, the embeddings, is one of them with transparent attention.
+    aggregation. Layer 0, the embeddings, is one of them with transparent attention, and in a
+    connected stack (dlcl and dense), where the states are those that its output is the sum of.
     """
 
     name = "layer_ablation"
@@ -155,37 +157,52 @@ class LayerAblation(LossAblation):
         super().__init__(model)
         encoder = model.model.encoder
         layers, lowest = len(encoder.layers), 1
-        if encoder.transparent is not None:
+        weighted = isinstance(encoder.connection, WeightedConnection)
+        self.connected = weighted and encoder.num_sources == 1
+        if encoder.transparent is not None or self.connected:
             lowest = 0
         elif encoder.layer_aggregation is None:
             lowest = layers - encoder.num_sources + 1
         if lowest == layers:
+            only = "the top encoder layer" if encoder.connection is None else "sums of sublayers"
             raise NotApplicableError(
-                "the decoder reads the top encoder layer only; with --mlmha, or with "
-                "--layer-aggregation of the encoder, it reads several"
+                f"the decoder reads {only} only; with --mlmha, or with --layer-aggregation of "
+                f"the encoder but for attention-residuals, it reads several layers"
             )
         self.layers = range(lowest, layers + 1)
 
     def on_states(self, states: StackStates) -> None:
-        real = states.batch.source
+        if not self.connected:
+            self._add(states.encoder_normalised, states.batch.source)
+
+    def on_aggregation(
+        self, side: str, module: nn.Module, layers: List[Tensor], real: Tensor
+    ) -> None:
+        if self.connected and side == "encoder" and len(layers) > self.layers[-1]:
+            self._add(layers, real)
+
+    def _add(self, states: Sequence[Tensor], real: Tensor) -> None:
         for layer in self.layers:
-            of_tokens = states.encoder_normalised[layer][real].double()
+            of_tokens = states[layer][real].double()
             self.means["states"].add(layer, of_tokens.sum(0), real.sum())
 
     def replacements(self, model: Any) -> Iterator[Replacement]:
-        combine = model.encoder.combine
+        reader, name = model.encoder, "combine"
+        if self.connected:
+            reader, name = model.encoder.connection, "forward"
+        read = getattr(reader, name)
         for layer in self.layers:
             mean = self.means["states"][layer]
             for by, value in (("zeros", torch.zeros_like(mean)), ("mean", mean)):
 
-                def changed(
-                    states: List[Tensor], layer: int = layer, value: Tensor = value
-                ) -> Tensor:
-                    H = states[layer]
-                    replaced = value.to(H).expand_as(H)
-                    return combine([*states[:layer], replaced, *states[layer + 1 :]])
+                def changed(states: List[Tensor], layer: int = layer, value: Tensor = value) -> Any:
+                    if len(states) > self.layers[-1]:  # fewer are read by a layer of the encoder
+                        H = states[layer]
+                        replaced = value.to(H).expand_as(H)
+                        states = [*states[:layer], replaced, *states[layer + 1 :]]
+                    return read(states)
 
-                yield (layer, by), mock.patch.object(model.encoder, "combine", changed)
+                yield (layer, by), mock.patch.object(reader, name, changed)
 
 
 class LayerBleu(LayerAblation):

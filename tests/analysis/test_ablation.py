@@ -97,14 +97,22 @@ LAYERS = {
         (0, 1, 2, 3),
     ),
     "linear": (("capsnmt_transformer", *NORM, "--layer-aggregation", "linear"), (1, 2)),
+    "dlcl": (("capsnmt_transformer", *NORM, "--layer-aggregation", "dlcl"), (0, 1, 2)),
+    "dense": (("capsnmt_transformer", "--layer-aggregation", "dense"), (0, 1, 2)),
 }
 
 
 def means(model: Any) -> List[Tensor]:
     """Return the mean state of each layer over all tokens, as the decoder reads it."""
+    model, sums = copy.deepcopy(model), []
+    connection, norm = model.encoder.connection, model.encoder.layer_norm
+    if connection is not None:
+        connection.register_forward_pre_hook(lambda _, inputs: sums.append([*inputs[0]]))
     sentences = states_of_each_sentence(model, "encoder")
+    if connection is not None:  # the summands of the last sum, which is normalised later
+        last = [summed for summed in sums if len(summed) == connection.num_states]
+        sentences, norm = [[state[:, 0] for state in summed] for summed in last], None
     layers = [torch.cat(layer) for layer in zip(*sentences)]
-    norm = model.encoder.layer_norm
     return [(layer if norm is None else norm(layer)).mean(0).detach() for layer in layers]
 
 
@@ -112,13 +120,14 @@ def replaced(model: Any, layer: int, value: Tensor) -> Any:
     """Return a copy whose decoder reads a constant instead of a layer."""
     model = copy.deepcopy(model)
     encoder = model.encoder
-    module = encoder.transparent or encoder.layer_aggregation
-    if module is not None:  # its inputs are a list: H^0..H^L or H^1..H^L
-        index = layer if module is encoder.transparent else layer - 1
+    module = encoder.transparent or encoder.layer_aggregation or encoder.connection
+    if module is not None:  # its inputs are a list: H^1..H^L or H^0..H^L, at last
+        lowest = int(module is encoder.layer_aggregation)
 
         def change(_: Any, inputs: Any) -> Any:
             states = list(inputs[0])
-            states[index] = value.expand_as(states[index])
+            if lowest + len(states) > len(encoder.layers):
+                states[layer - lowest] = value.expand_as(states[layer - lowest])
             return (states,)
 
         module.register_forward_pre_hook(change)

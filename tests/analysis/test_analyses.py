@@ -130,6 +130,7 @@ NONE: List[Tuple[str, str, Flags]] = [
             ("transformer_dlcl_routing", "--layer-aggregation-side", "decoder"),
         )
     ),
+    ("layer_ablation", "reads sums of sublayers only", (*LAYERS, "attention-residuals", *NORM)),
 ]
 
 
