@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, Mapping, Optional, Sequence, Tuple
 
 from capsnmt.cli import ConfigurationError, say
+from capsnmt.configurations import Scoring
 from capsnmt.corpora.prepared import DataManifest, PreparedData
 from capsnmt.evaluation.outputs import read_lines
 from capsnmt.evaluation.scores import COMPARABLE, Comparison, common_metrics
@@ -46,6 +47,9 @@ def translation(runs: Sequence[FinishedRun], sample_count: int) -> Tuple[Dict[st
         "title": f"{settings.dataset or 'Experiment'}, {' to '.join(settings.languages)}",
         "rows": rows,
         "seeds": max(len(row.runs) for row in rows),
+        "as_translated": any(
+            (run.settings.score or Scoring()).detokenize == "none" for run in runs
+        ),
         "penalised": any("disagreement" in run.settings.train for run in runs),
         "updates": [f"{n:,}" for n in sorted({min(updates), max(updates)})],
         "different": list(incomparable(rows)),

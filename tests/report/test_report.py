@@ -137,6 +137,9 @@ CHANGES: Dict[str, Callable[[Path], Any]] = {
         put("config.json", "settings", "train", value={"max-update": 40, "lr": 0.5, "dropout": 0.3})
     ),
     "**Not the data of the training:** they were prepared again since.": prepare_again,
+    "BLEU is sacreBLEU of the words as they are translated, without a detokeniser. Δ": (
+        put("config.json", "settings", "score", "detokenize", value="none")
+    ),
     "No difference was tested: a translation or reference is missing, or is not what was scored.": (
         lambda run: (run / "generate-test.txt").unlink()
     ),
