@@ -39,7 +39,7 @@ def learning_curves(curves: Mapping[str, Sequence[LearningCurve]]) -> Any:
     axes.set_ylim(low - margin, top + margin)
     axes.set_xlim(left=0)
     axes.set_xlabel("updates")
-    axes.set_ylabel("loss, bits per target subword (label-smoothed)")
+    axes.set_ylabel("loss of the criterion, bits per target subword")
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     finish(axes)
     return figure
