@@ -73,11 +73,12 @@ def _compare(model: AnalysedModel, texts: Mapping[str, Mapping[int, str]]) -> No
     """
     first = model.texts
     for name, text in texts.items():
-        known = [x for x in first if UNKNOWN not in first[x] + text.get(x, "")]
-        others = sum(first[number] != text.get(number) for number in known)
+        every = {**text, **first}
+        known = [x for x in every if UNKNOWN not in first.get(x, "") + text.get(x, "")]
+        others = sum(first.get(number) != text.get(number) for number in known)
         if others:
             say(
-                f"warning: {name}: {others:,} of {len(first):,} sentences are others than those of "
+                f"warning: {name}: {others:,} of {len(every):,} sentences are others than those of "
                 f"{model.name}; their numbers are not comparable"
             )
 

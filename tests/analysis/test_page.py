@@ -156,10 +156,16 @@ def test_models_that_read_other_sentences_than_the_first_are_named(
         for name in ("one", "same", "other", "source")
     ]
     analyse(made, SCOPE, ["anisotropy"])
+    few = (*flags, "--max-source-positions", "6")  # the longest sentence has more
+    short = write_checkpoint(precise(*few), tmp_path / "short.pt", tmp_path / "one", few)
+    for pair in ((short, made[0]), (made[0], short)):
+        analyse(pair, SCOPE, ["anisotropy"])
     lines = [x for x in capsys.readouterr().err.splitlines() if x.startswith("warning")]
     others = "5 of 5 sentences are others than those of one"
     assert [line.partition(";")[0] for line in lines] == [
-        f"warning: {name}: {others}" for name in ("other", "source")
+        *(f"warning: {name}: {others}" for name in ("other", "source")),
+        "warning: one: 1 of 5 sentences are others than those of short",
+        "warning: short: 1 of 5 sentences are others than those of one",
     ]
 
 
