@@ -1,12 +1,13 @@
 """The figures of analyses: points by layer, matrices, and points in the plane, in panels."""
 
+import textwrap
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Callable, Collection, Dict, List, Mapping, Sequence, Tuple
 
 from torch import Tensor
 
-from capsnmt.pages.plots import WIDTH, figure_of, legend_name, styles
+from capsnmt.pages.plots import WIDTH, figure_of, legend_below, legend_name, styles
 
 # what the columns of a CSV file abbreviate
 PANELS = {
@@ -18,6 +19,8 @@ PANELS = {
     "mean": "replaced by its mean over all tokens",
 }
 LONGEST_LABEL = 14  # characters of a subword on an axis
+LETTERS = 76  # of the titles of a row of panels
+TALLEST = 8  # names in a column beside a row of panels
 COLOUR_MAP = "viridis"  # monotone in lightness: legible in print and with any colour vision
 
 
@@ -79,7 +82,8 @@ def _by_layer(
         axes.set_xticks(sorted({layer for points in models.values() for layer, _ in points}))
         axes.grid(alpha=0.2)
     grid[0, 0].set_ylabel(label)
-    _add_legend(figure, "lower center", ncols=4)
+    shown = _labelled(figure)
+    legend_below(figure, [*shown], [*shown.values()])
     return figure
 
 
@@ -139,7 +143,15 @@ def scatter(panels: Mapping[str, Tuple[Any, Any]], groups: str) -> Any:
         axes.set(xticks=[], yticks=[])
         axes.spines[:].set_visible(True)  # a frame: the next panel is close
         axes.set_aspect("equal", adjustable="datalim")
-    _add_legend(figure, "right center", title=groups, markerscale=2)
+    shown = _labelled(figure)
+    figure.legend(
+        *(shown.values(), shown),
+        loc="outside right center",
+        title=groups,
+        ncols=-(-len(shown) // TALLEST),
+        markerscale=2,
+        frameon=False,
+    )
     return figure
 
 
@@ -152,14 +164,14 @@ def _grid(
     figure = figure_of((height or WIDTH / across) * down)
     grid = figure.subplots(down, across, squeeze=False, **shared)
     for axes, title in zip(grid.flat, titles):
-        axes.set_title(title, fontsize="medium")
+        text = textwrap.fill(title, LETTERS // across)
+        axes.set_title(text, fontsize="small" if "\n" in text else "medium")
     for axes in grid.flat[len(titles) :]:
         axes.set_visible(False)
     return figure, grid
 
 
-def _add_legend(figure: Any, place: str, **options: Any) -> None:
-    """Add what the panels show, each label once."""
+def _labelled(figure: Any) -> Dict[str, Any]:
+    """Return what the panels show by its label, each once."""
     entries = (zip(*axes.get_legend_handles_labels()) for axes in figure.axes)
-    found = {label: handle for of_panel in entries for handle, label in of_panel}
-    figure.legend(found.values(), found, loc=f"outside {place}", frameon=False, **options)
+    return {label: handle for of_panel in entries for handle, label in of_panel}

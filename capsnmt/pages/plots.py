@@ -3,7 +3,7 @@
 import io
 import math
 import re
-from typing import Any, Callable, ContextManager, Dict, Iterable
+from typing import Any, Callable, ContextManager, Dict, Iterable, Sequence
 
 # Legible with a colour vision deficiency (Okabe and Ito 2008). None is black, because the page may
 # be dark.
@@ -102,7 +102,11 @@ def finish(axes: Any) -> None:
     if len(names) <= MOST_NAMES_INSIDE:
         axes.legend(frameon=False)
         return
-    figure = axes.figure
+    legend_below(axes.figure, names, handles)
+
+
+def legend_below(figure: Any, names: Sequence[str], handles: Sequence[Any]) -> None:
+    """Add a legend in as many columns as fit, by which the figure becomes higher."""
     columns = max(1, min(3, 110 // (8 + max(map(len, names)))))  # 110 letters fit
     figure.set_figheight(figure.get_figheight() + 0.2 * math.ceil(len(names) / columns))
     figure.legend(

@@ -8,7 +8,7 @@ import json
 import math
 import re
 from dataclasses import replace
-from itertools import chain, product
+from itertools import chain, combinations, product
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Dict, List, Tuple
@@ -18,8 +18,11 @@ import pytest
 import torch
 
 from capsnmt.analysis.analyse import Findings, analyse, table, write
+from capsnmt.analysis.layers import Anisotropy
+from capsnmt.analysis.plots import matrices, scatter
 from capsnmt.analysis.sentences import with_few_columns
 from capsnmt.pages.page import csv_text
+from capsnmt.pages.plots import drawing
 from tests.analysis.oracles import by_strongest
 from tests.analysis.small_models import (
     SCOPE,
@@ -125,6 +128,27 @@ def test_folded_tables_have_the_numbers_of_the_csv(folder: Path, content: str) -
         ]
         with open(folder / f"{name}.csv", encoding="utf-8", newline="") as file:
             assert shown == list(csv.reader(file))
+
+
+def test_the_long_names_of_many_systems_stay_in_the_figure_and_apart() -> None:
+    names = [f"chen2026_attention_residuals_block-{number}-seed-1" for number in range(9)]
+    rows = [{"stack": x, "layer": n, "cosine": n} for x in ("encoder", "decoder") for n in (0, 1)]
+    points = torch.eye(32, 2).numpy(), torch.arange(32).numpy() % 16
+    with drawing():
+        for figure in (
+            Anisotropy.plots[0].figure(dict.fromkeys(names, rows)).draw(),
+            matrices(dict.fromkeys(names, torch.eye(3)), ("CKA", "layer", "layer")),
+            scatter(dict.fromkeys(names[:3], points), "head"),
+        ):
+            figure.draw_without_rendering()
+            titles = [axes.title for axes in figure.axes if axes.get_title()]
+            boxes = [each.get_window_extent() for each in (*titles, *figure.legends)]
+            assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))
+            assert min(min(each.x0, each.y0) for each in boxes) >= 0
+            assert max(each.x1 for each in boxes) <= figure.bbox.x1
+            assert max(each.y1 for each in boxes) <= figure.bbox.y1
+            heights = [axes.bbox.height for axes in figure.axes if axes.get_visible()]
+            assert min(heights) > figure.dpi / 2
 
 
 def test_a_number_that_is_none_leaves_its_cell_empty() -> None:
