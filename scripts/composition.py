@@ -24,6 +24,7 @@ from capsnmt.corpora.prepared import PreparedData
 from capsnmt.evaluation.outputs import read_lines
 from capsnmt.evaluation.scores import Spread, spread
 from capsnmt.evaluation.significance import difference_of, holm
+from capsnmt.evaluation.test_set import check_count
 from capsnmt.files import atomic_writer, write_all
 from capsnmt.pages.page import Markdown, Table
 from capsnmt.records import Record
@@ -121,10 +122,12 @@ def check(outcomes: List[Outcome]) -> None:
 
 def sequences(run: FinishedRun, test_set: str) -> Iterator[Tuple[str, str]]:
     """Yield each translation of a test set with its reference."""
-    found = read_translations(run, test_set).tokens
+    found = read_translations(run, test_set)
     reference = PreparedData(run.data).raw(test_set, run.settings.languages[1])
     run.check_references(test_set, [reference])
-    yield from zip(found, read_lines(str(reference)))
+    expected = read_lines(str(reference))
+    check_count(found.label, found.tokens, str(reference), expected)
+    yield from zip(found.tokens, expected)
 
 
 def share_begun(found: str, expected: str) -> float:

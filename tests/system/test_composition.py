@@ -10,6 +10,7 @@ from typing import Iterator, List, Set
 import pytest
 import scipy.stats
 
+from capsnmt.cli import ConfigurationError
 from data_prep.composition import TASKS, commands
 from scripts.composition import outcomes_below
 from tests.commands import command, is_refusal, succeed
@@ -102,6 +103,9 @@ def test_a_copy_beside_a_seed_takes_not_its_place(tmp_path: Path) -> None:
     write_generated(copy / f"generate-{TEST_SET}.txt", REFERENCES)
     (found,) = outcomes_below(tmp_path)
     assert found.accuracy == {TEST_SET: 0}
+    (first / f"generate-{TEST_SET}.txt").write_text("H-0\t-1\tx\n")  # it was the share of one
+    with pytest.raises(ConfigurationError, match="seed-1 has 1 segments, but the reference"):
+        [*outcomes_below(tmp_path)]
 
 
 def test_the_table_counts_whole_sequences_over_seeds(tmp_path: Path) -> None:
