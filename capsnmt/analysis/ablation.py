@@ -15,7 +15,7 @@ from capsnmt.analysis.plots import PointsByLayer
 from capsnmt.evaluation.metrics import measure_of, multi_bleu_metric
 from capsnmt.evaluation.resampling import resample
 from capsnmt.evaluation.scores import RANDOMIZATION, SAMPLES, SEED, Test
-from capsnmt.evaluation.significance import scores_of
+from capsnmt.evaluation.significance import holm, scores_of
 from capsnmt.forms import marks_of
 from capsnmt.models.config import ATTENTIONS
 from capsnmt.modules.layer_aggregation.connection import WeightedConnection
@@ -215,7 +215,7 @@ class LayerBleu(LayerAblation):
     """
 
     name = "layer_bleu"
-    columns = ("layer", "replacement", "bleu", "difference", "p_value", "signature")
+    columns = ("layer", "replacement", "bleu", "difference", "p_value", "p_holm", "signature")
     plots = ()
     size = "ablation_translations"
 
@@ -240,9 +240,10 @@ class LayerBleu(LayerAblation):
         self.scores = scores_of(scored["bleu"], pairs, TEST)
 
     def rows(self) -> List[Sequence[Cell]]:
+        corrected = [None, *holm([x.p_value for x in self.scores if x.p_value is not None])]
         return [
-            (*key, each.score, each.delta, each.p_value, each.signature)
-            for key, each in zip(self.keys, self.scores)
+            (*key, each.score, each.delta, each.p_value, p_holm, each.signature)
+            for key, each, p_holm in zip(self.keys, self.scores, corrected)
         ]
 
 

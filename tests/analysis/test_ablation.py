@@ -14,6 +14,7 @@ from torch import Tensor
 from capsnmt.analysis import ablation
 from capsnmt.analysis.ablation import GENERATION
 from capsnmt.evaluation.metrics import multi_bleu
+from capsnmt.evaluation.significance import holm
 from tests.analysis.small_models import (
     LENGTHS,
     SCOPE,
@@ -190,6 +191,7 @@ def test_bleu_is_of_the_translations_of_a_model_that_reads_a_constant(
         (None, "none"), *((layer, ("zeros", "mean")[by]) for layer, by in keys),
     ]  # fmt: skip
     assert [row[3] for row in rows[1:]] == pytest.approx([row[2] - rows[0][2] for row in rows[1:]])
+    assert [row[5] for row in rows] == [None, *holm([row[4] for row in rows[1:]])]
     for (number, by), found in zip(keys, translations):
         assert found == translations_of(replaced(model, number, by * means(model)[number]))
     assert any(found != intact for found in translations)
