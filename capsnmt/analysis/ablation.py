@@ -26,8 +26,8 @@ Replacement = Tuple[Key, ContextManager[Any]]  # a row, and a block in which a p
 INCREASE = "increase, nats per token"
 MEASURES = ("loss", "increase", "standard_error")  # the last columns
 # D: beam and length penalty of Vaswani et al. 2017, which Ampomah et al. 2020 follow, for all
-# models; a translation is at most 50 subwords longer than its source, also of a model that never
-# ends it.
+# models; a translation is at most 50 subwords longer than the longest source of its batch, also of
+# a model that never ends it.
 GENERATION = {"beam_size": 4, "len_penalty": 0.6, "max_len_a": 1, "max_len_b": 50}
 TEST = Test(baseline="intact", method=RANDOMIZATION, samples=SAMPLES[RANDOMIZATION], seed=SEED)
 

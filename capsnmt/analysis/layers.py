@@ -46,7 +46,8 @@ class LayerWeights(Analysis):
         PointsByLayer(
             *("layer-weights", "share", "share of the norms", "stack"),
             "Share of each layer in the sum of the contributions' norms. Of transparent attention "
-            "and connected layers: one point per reader; a line joins the means.",
+            "and connected layers: one point per reader; a line joins the means. Of attention "
+            "residuals, layers are sublayers or blocks of them.",
         ),
     )
 
