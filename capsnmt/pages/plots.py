@@ -70,9 +70,13 @@ def inline_svg(content: bytes, name: str) -> str:
     ``name`` is the prefix of every identifier, which must be unique in a page.
     """
     text = content.decode("utf-8")
-    text = text[text.index("<svg ") :].replace(INK, "currentColor")
     prefix = re.sub(r"\W", lambda found: f"-{ord(found[0])}-", name)  # no other name has it
-    return re.sub(r'(\bid="|href="#|url\(#)', rf"\1{prefix}-", text)
+
+    def changed(element: "re.Match[str]") -> str:  # not the text between elements
+        own = re.sub(r'(\bid="|href="#|url\(#)', rf"\1{prefix}-", element[0])
+        return own.replace(INK, "currentColor")
+
+    return re.sub("<[^>]*>", changed, text[text.index("<svg ") :])
 
 
 def styles(names: Iterable[str]) -> Dict[str, Dict[str, str]]:

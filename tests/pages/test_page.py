@@ -16,6 +16,7 @@ from tests.corpora.conftest import tree
 from tests.html_pages import Page, contrast, luminance, opened
 
 EVIL = "</code></summary><script>alert(1)</script><img src=http://x.example> & \"'`` | *b* $x_1$"
+EVIL += ' id="1'
 TEMPLATE = """\
 # {{ evil }}
 
