@@ -335,6 +335,8 @@ def test_one_seed_twice_is_two_experiments(output: Path) -> None:
 def test_other_data_and_settings_of_classifiers_are_said(tmp_path: Path) -> None:
     write_classifiers(tmp_path)
     assert "Not comparable" not in page([tmp_path])
+    assert "A line joins the means" in page([tmp_path])
+    assert "A line joins the means" not in page([tmp_path / "both/seed-1"])
     for task in ("", "WC"):
         for path in (tmp_path / "both" / task).glob("seed-*"):
             put("training.json", "vocabulary", value={"test0": "1"})(path)
