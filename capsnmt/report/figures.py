@@ -1,5 +1,6 @@
 """The figures of a report: learning curves, and means over seeds by category."""
 
+import math
 from types import MappingProxyType
 from typing import Any, List, Mapping, Sequence, Tuple
 
@@ -81,7 +82,9 @@ def differences(shown: Mapping[str, Mapping[str, Comparison]]) -> Any:
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.set_xlabel("difference in BLEU to the baseline, 95% interval")
     axes.grid(axis="x", alpha=0.2)
-    figure.legend(loc="outside lower center", ncols=len(shown), frameon=False)
+    columns = max(1, min(len(shown), 90 // (8 + max(map(len, shown)))))  # 90 letters fit
+    figure.set_figheight(height + 0.25 * (math.ceil(len(shown) / columns) - 1))
+    figure.legend(loc="outside lower center", ncols=columns, frameon=False)
     return figure
 
 

@@ -1,8 +1,8 @@
 """The figures of a report: no line or bar hides another, and every seed is in it."""
 
-from capsnmt.evaluation.scores import spread
+from capsnmt.evaluation.scores import Comparison, spread
 from capsnmt.pages.plots import drawing
-from capsnmt.report.figures import learning_curves, means_by_category
+from capsnmt.report.figures import differences, learning_curves, means_by_category
 from capsnmt.runs.learning_curve import LearningCurve
 
 
@@ -54,3 +54,15 @@ def test_the_legend_of_the_learning_curves_says_what_is_solid_and_dotted() -> No
     styled = {name: handle.get_linestyle() for name, handle in zip(names, handles)}
     assert (styled["validation"], styled["training"]) == ("-", ":")
     assert axes.get_ylim()[1] < 6  # the first update would leave no room for the others
+
+
+def test_the_names_of_many_test_sets_stay_in_the_figure_of_differences() -> None:
+    one = Comparison(
+        system="em", baseline="base", metric="bleu", seeds=(1, 1), delta=0.5, interval=(0.0, 1.0)
+    )
+    with drawing():
+        figure = differences({f"newstest{year}": {"em": one} for year in range(2013, 2021)})
+        figure.draw_without_rendering()
+        legend, plot = (each.get_window_extent() for each in (*figure.legends, *figure.axes))
+    assert 0 <= legend.x0 < legend.x1 <= figure.bbox.x1
+    assert plot.height > figure.dpi
