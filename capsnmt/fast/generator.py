@@ -12,6 +12,7 @@ from fairseq.sequence_generator import EnsembleModel, SequenceGenerator
 from fairseq.tasks import FairseqTask
 from torch import Tensor, nn
 
+from capsnmt.cli import ConfigurationError
 from capsnmt.fast.cpp.operations import choose
 from capsnmt.models.attention import Hosted
 from capsnmt.models.decoder import TransformerDecoder
@@ -45,6 +46,11 @@ class Generator(SequenceGenerator):
     """
 
     search: Any
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        if self.beam_size < 1:  # the kernel would read and write outside of its memory
+            raise ConfigurationError(f"--beam is {self.beam_size}; give a whole number, 1 or more")
 
     def _generate(
         self,

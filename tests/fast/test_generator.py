@@ -18,6 +18,7 @@ from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from fairseq.token_generation_constraints import pack_constraints
 from torch.nn.modules.module import register_module_forward_hook
 
+from capsnmt.cli import ConfigurationError
 from capsnmt.fast.generator import Generator
 from capsnmt.models.decoder import TransformerDecoder
 from capsnmt.models.encoder import TransformerEncoder
@@ -118,6 +119,13 @@ def test_a_search_may_have_more_hypotheses_than_the_first_places() -> None:
         for search in (Generator, SequenceGenerator)
     )
     assert_same_hypotheses([each[:5] for each in found], [each[:5] for each in expected])
+
+
+@pytest.mark.parametrize("beam", [0, -1])
+def test_a_beam_without_hypotheses_is_one_line(beam: int) -> None:
+    """Of 0, the kernel wrote outside of its memory: a command ended by a signal."""
+    with pytest.raises(ConfigurationError, match=rf"^--beam is {beam}; give [^\n]*$"):
+        generated(FairseqTask.build_generator, [prepared()], settings={"beam": beam})
 
 
 FLAGS: List[Tuple[str, ...]] = [
