@@ -43,6 +43,7 @@ def prepare_host() -> None:
     keep_place_in_epoch()
     unscale_once()
     clip_beside_a_gpu()
+    find_groups_by_row()
     start_training()
     optimize_without_compiler()
 
@@ -233,6 +234,30 @@ def clip_beside_a_gpu() -> None:
             utils.multi_tensor_l2norm_available = kernels
 
     utils.clip_grad_norm_ = clip_grad_norm_
+
+
+def find_groups_by_row() -> None:
+    """Patch the fork's diverse beam search, which takes a sentence's number for its row.
+
+    What the groups have in common is stored by the rows of the batch, and looked up by the numbers
+    of the sentences in the data: ``--diverse-beam-groups`` ends with an ``IndexError``. Of numbers
+    that are rows it penalises the words of another sentence. fairseq 0.12.2 stores nothing.
+    """
+    from fairseq.search import DiverseBeamSearch
+
+    original = DiverseBeamSearch.step
+    signature = inspect.signature(original)
+
+    @functools.wraps(original)
+    def step(self: Any, *args: Any, **kwargs: Any) -> Any:
+        given = signature.bind(self, *args, **kwargs).arguments
+        numbers = given.get("original_batch_idxs")
+        if numbers is not None:
+            self.numbers = numbers if given["step"] == 0 else self.numbers
+            given["original_batch_idxs"] = numbers.unsqueeze(1).eq(self.numbers).int().argmax(1)
+        return original(**given)
+
+    DiverseBeamSearch.step = step
 
 
 def start_training() -> None:

@@ -16,13 +16,15 @@ from fairseq.data import FairseqDataset, data_utils
 from fairseq.data.iterators import EpochBatchIterator
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.optim import AMPOptimizer
+from fairseq.search import DiverseBeamSearch
 from fairseq.tasks import FairseqTask
 from fairseq.trainer import Trainer
 
 from capsnmt.cli import ConfigurationError
 from tests.commands import ON_CPU, hypotheses, scores, succeed, train
 from tests.interpreter import ran
-from tests.support import PLUGIN, REPO, build, parse
+from tests.models.test_search import SOURCES, WORDS, assert_same_hypotheses, flagged, generator
+from tests.support import PLUGIN, REPO, build, encoder_input, parse
 
 
 @pytest.mark.parametrize("multiple", [1, 4, 8])
@@ -133,6 +135,18 @@ def test_a_training_by_several_processes_is_checked_on_their_device(
         Trainer(cfg, None, build(*given), None)
 
 
+@pytest.mark.parametrize("numbers", [[3, 2, 1, 0], [70, 9, 5, 8]])
+def test_groups_of_hypotheses_differ_from_those_of_their_own_sentence(numbers: List[int]) -> None:
+    """The fork took the number of a sentence in the data for its row in the batch."""
+    found, expected = (
+        generator([flagged()], 4, search_strategy=DiverseBeamSearch(WORDS, 2, 0.5)).generate(
+            [], {"net_input": encoder_input(SOURCES), "id": ids}
+        )
+        for ids in (torch.tensor(numbers), None)
+    )
+    assert_same_hypotheses(found, expected)
+
+
 def test_importing_the_plugin_prints_nothing() -> None:
     """fairseq's modules let the root logger print."""
     program = "import capsnmt.plugin, logging; print(logging.root.level, logging.root.handlers)"
@@ -165,9 +179,9 @@ def test_a_checkpoint_of_one_host_generates_the_same_on_the_other(
             "fairseq_cli.generate",
             *(corpus / "bin", "--user-dir", PLUGIN, "--path", tmp_path / "checkpoint_last.pt"),
             *ON_CPU,
-            python=generator,
+            python=each,
         )
-        for generator in hosts.values()
+        for each in hosts.values()
     )
     assert len(hypotheses(this)) == 8
     assert hypotheses(this) == hypotheses(other)
