@@ -3,6 +3,7 @@
 import argparse
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, NoReturn, Sequence
 
@@ -61,6 +62,8 @@ BELOW_1 = ("adam-betas", "label-smoothing")
 FALLING = ("loss", "nll_loss", "ppl")
 RISING = {"accuracy": "report_accuracy", "bleu": "eval_bleu", "macro_f1": ""}
 AS_JSON = ("eval-bleu-args", "eval-bleu-detok-args")
+# Of other commands or models: with these fairseq-generate ends in a traceback, or does the same.
+OF_OTHER_SEARCHES = re.compile("constraints|print-step|retain-iter-history|iter-decode-.+|.+-mt")
 
 
 def argv(flags: Mapping[str, Any]) -> List[str]:
@@ -177,8 +180,25 @@ def check_generation(settings: Settings, arguments: Sequence[str]) -> None:
     for name in sorted(NAMED_FILES & settings.generate.keys()):
         if not Path(path := str(settings.generate[name])).is_file():
             raise ConfigurationError(f"generate.{name}: {path} is not there; give a file")
+    given = [name for name, value in settings.generate.items() if value is not False]
+    others = [*filter(OF_OTHER_SEARCHES.fullmatch, given)]
     groups, beam = parsed.diverse_beam_groups, parsed.beam
     for wrong, problem in (
+        (others, f"{', '.join(others)} is for other commands or models than these; drop it"),
+        (
+            parsed.nbest > beam,
+            f"nbest is {parsed.nbest}, but the beam has {beam} hypotheses; give {beam} or less",
+        ),
+        (
+            parsed.max_len_a == 0 and parsed.min_len > parsed.max_len_b,
+            f"min-len is {parsed.min_len}, but max-len-b is {parsed.max_len_b}; give one that is "
+            f"not less",
+        ),
+        (
+            parsed.sampling_topp > 0 and settings.train.get("surface-fusion"),
+            "sampling-topp is a share of probabilities that add up to 1, and those of "
+            "train.surface-fusion add up to less; give sampling-topk",
+        ),
         (
             beam % max(1, groups),
             f"diverse-beam-groups is {groups}, which does not divide a beam of {beam}; give one "
