@@ -102,11 +102,12 @@ def find_model(path: Path, folder: Optional[Path] = None) -> TrainedModel:
     run.check_dictionaries(data.binarised)
     generation, flags = {}, {**run.settings.generate}
     flags.pop("model-overrides", None)
-    if flags.pop("lm-path", None) is not None:
-        say(
-            f"warning: {path} was scored with the language model of generate.lm-path, which is not "
-            f"used here; the command in its commands.sh uses it"
-        )
+    for name, what in (("lm-path", "language model"), ("prefix-size", "parts of references")):
+        if flags.pop(name, None):
+            say(
+                f"warning: {path} was scored with the {what} of generate.{name}, not used here; "
+                f"the command in its commands.sh uses it"
+            )
     parser = ArgumentParser()  # a flag may have several names: --remove-bpe is post_process
     options.add_dataset_args(parser, gen=True)
     options.add_generation_args(parser)

@@ -105,17 +105,20 @@ def test_the_settings_of_the_run_are_defaults(runs: Dict[str, Path]) -> None:
 def test_every_name_of_a_setting_of_the_run_is_understood(
     runs: Dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
-    """That of a language model cannot be followed, which is said."""
+    """A language model and references cannot be followed, which is said."""
     run = RunFolder(shutil.copytree(runs["plain"], tmp_path / "plain" / "seed-1"))
     config = run.read_config()
     config.settings.generate.update({"remove-bpe": "subword_nmt", "max-sentences": 8, "beam": 2})
+    config.settings.generate["prefix-size"] = 1
     config.settings.generate.update({"lm-path": "lm.pt", "lm-weight": 0.2, "lenpen": "6e-1"})
     records.write(run.config, config)
     translator = from_pretrained(run.path)
     assert translator.cfg.common_eval.post_process == "subword_nmt"
     assert translator.cfg.generation.beam == 2
     assert translator.translate(source(run.path).splitlines()[0])
-    assert "was scored with the language model of generate.lm-path" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "was scored with the language model of generate.lm-path" in said
+    assert "was scored with the parts of references of generate.prefix-size" in said
 
 
 @pytest.mark.parametrize(
