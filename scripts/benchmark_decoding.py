@@ -37,7 +37,7 @@ from capsnmt.export import stock_checkpoint
 from capsnmt.machine import keep_freed_memory
 from capsnmt.models.precision import decodes_in_bf16
 from capsnmt.modules.autocast import bf16_obstacle
-from capsnmt.translate.load import load_models
+from capsnmt.translate.load import load_model
 from scripts import harness
 from scripts.harness import Ratio, machine, medians, take_turns
 from scripts.paper_rows import PLAIN, SUFFIXES
@@ -111,7 +111,7 @@ def systems(
     args: argparse.Namespace, path: Path, data: Path, folder: Path
 ) -> Tuple[Dict[str, Run], int]:
     """Return a function for each system that translates everything, and how many sentences."""
-    (ours,), _, translation = load_models([path], data, {"autocast": "none"})
+    ours, _, translation = load_model(path, data, {"autocast": "none"})
     stock_state = stock_checkpoint(load_trained(path), path)
     torch.save(stock_state, folder / "stock.pt")
     stock = fairseq.models.build_model(stock_state["cfg"]["model"], translation)
@@ -140,7 +140,7 @@ def systems(
 
     runs = {"fairseq fp32": fairseqs(stock), "ours fp32": fairseqs(ours)}
     if bf16_obstacle("cpu") is None:
-        (model,), _, _ = load_models([path], data, {"autocast": "bf16"})
+        model, _, _ = load_model(path, data, {"autocast": "bf16"})
         if decodes_in_bf16(model, "cpu"):  # a narrow one is decoded in fp32
             runs["ours bf16"] = fairseqs(model)
     try:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from capsnmt.cli import ConfigurationError, quiet
 from capsnmt.machine import CORES
-from capsnmt.translate.load import load_models
+from capsnmt.translate.load import load_model
 from scripts import harness
 from scripts.harness import DTYPES, machine, record
 from scripts.workload import PRECISIONS, Setup, Workload, build, systems, trainer_of
@@ -126,7 +126,7 @@ def translated(_: str, device: str) -> None:
     best = {}
     for where in ("cpu", device):
         with quiet():
-            (model,), _, task = load_models([TRAINED], TRAINED.parents[2] / "data/bin", OVERRIDES)
+            model, _, task = load_model(TRAINED, TRAINED.parents[2] / "data/bin", OVERRIDES)
             generator = task.build_generator([model], argparse.Namespace(beam=5, max_len_b=40))
         model.to(where).eval()
         words = torch.randint(4, 304, (64, 12), generator=torch.Generator().manual_seed(1))

@@ -12,7 +12,7 @@ from tqdm import tqdm
 from capsnmt.cli import ConfigurationError
 from capsnmt.forms import marks_of
 from capsnmt.models.transformer import CapsnmtTransformer
-from capsnmt.translate.load import chosen_device, load_models
+from capsnmt.translate.load import chosen_device, load_model
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def load(checkpoint: NamedCheckpoint, scope: Scope) -> AnalysedModel:
     device = chosen_device(scope.device)
     # **D**: the model runs in fp32, whatever its training used
     overrides = {**checkpoint.overrides, "autocast": "none"}
-    (model,), _, task = load_models([checkpoint.path], checkpoint.data, overrides)
+    model, _, task = load_model(checkpoint.path, checkpoint.data, overrides)
     try:
         task.load_dataset(scope.subset)
         dataset = task.dataset(scope.subset)

@@ -19,7 +19,6 @@ from omegaconf import OmegaConf
 from capsnmt.checkpoints.load import (
     SIDES,
     WITHOUT_TRAINING,
-    WORDS,
     check_finite,
     in_group,
     load_trained,
@@ -64,6 +63,7 @@ class TrainedModel:
     data: PreparedData  # with the dictionaries
     text: Dict[str, Any]  # fairseq's settings that make subwords of raw text, and raw text of them
     generation: Mapping[str, Any] = field(default_factory=dict)  # of the run's configuration
+    overrides: Mapping[str, Any] = field(default_factory=dict)  # of the model, by the same
 
 
 def named(run: PathLike) -> Path:
@@ -116,7 +116,7 @@ def find_model(path: Path, folder: Optional[Path] = None) -> TrainedModel:
         kind: Any = getattr(flag, "type", None)  # of 6e-1, YAML makes a text
         given = kind(value) if kind and isinstance(value, str) else value
         generation[name.replace("-", "_") if flag is None else flag.dest] = given
-    return TrainedModel(run.model, data, text, {**generation, **run.settings.model_overrides})
+    return TrainedModel(run.model, data, text, generation, run.settings.model_overrides)
 
 
 def text_settings(data: PreparedData, source: str, target: str) -> Dict[str, Any]:
@@ -154,48 +154,40 @@ def prepared_as(model: TrainedModel) -> Dict[str, Any]:
     return {"language pair": languages, "tokenisers": manifest.tokenisers, **files}
 
 
-def load_models(
-    checkpoints: Sequence[Path], data: Path, overrides: Mapping[str, Any]
-) -> Tuple[List[Any], Any, Any]:
-    """Load models on the CPU; return them, fairseq's configuration of the last one, and their task.
+def load_model(path: Path, data: Path, overrides: Mapping[str, Any]) -> Tuple[Any, Any, Any]:
+    """Load a model on the CPU; return it, fairseq's configuration of it, and its task.
 
     fairseq's own ``transformer``, of any size, is loaded as ``capsnmt_transformer``, which has the
-    same parameters under the same names. All are in evaluation mode. ``data`` is binarised, with
-    the dictionaries of the models; ``overrides`` are settings that differ from the training's.
+    same parameters under the same names. It is in evaluation mode. ``data`` is binarised, with the
+    dictionaries of the model; ``overrides`` are settings that differ from the training's.
     """
-    settings = {**OVERRIDES, **overrides}
-    models: List[Any] = []
-    cfg = task = None
-    for path in checkpoints:
-        trained = load_translating(path)
-        check_settings(overrides, ADDED.union(trained.get("cfg") or (), settings_of(trained)))
-        try:
-            state = checkpoint_utils.load_checkpoint_to_cpu(str(path), settings)
-        except LookupError as error:  # of a model alone
-            raise ConfigurationError(
-                f"{path} lacks {error}, which fairseq reads; give a checkpoint of fairseq-train"
-            ) from None
-        check_finite(state["model"], path)
-        args = state.get("args")
-        cfg = state["cfg"] if args is None else convert_namespace_to_omegaconf(args)
-        _check_buildable(path, cfg.model, cfg.task._name)  # also what the overrides have changed
-        cfg.task.data = str(data)  # the model's settings keep the training's
-        try:
-            task = task or tasks.setup_task(cfg.task)
-            # without the words of the model before, if this one has none
-            task.load_state_dict({WORDS: {}, **(state.get("task_state") or {})})
-            model = task.build_model(_as_ours(cfg.model))
-            model.load_state_dict(state["model"], strict=True, model_cfg=cfg.model)
-        except ConfigurationError:
-            raise
-        except Exception as error:  # fairseq raises anything, even Exception itself
-            fault = " ".join(str(error).split())[:200]
-            raise ConfigurationError(
-                f"{path} cannot be loaded with the dictionaries in {data} ({fault}); give the "
-                "data of its training by --data"
-            ) from None
-        models.append(model.eval())
-    return models, cfg, task
+    trained = load_translating(path)
+    check_settings(overrides, ADDED.union(trained.get("cfg") or (), settings_of(trained)))
+    try:
+        state = checkpoint_utils.load_checkpoint_to_cpu(str(path), {**OVERRIDES, **overrides})
+    except LookupError as error:  # of a model alone
+        raise ConfigurationError(
+            f"{path} lacks {error}, which fairseq reads; give a checkpoint of fairseq-train"
+        ) from None
+    check_finite(state["model"], path)
+    args = state.get("args")
+    cfg = state["cfg"] if args is None else convert_namespace_to_omegaconf(args)
+    _check_buildable(path, cfg.model, cfg.task._name)  # also what the overrides have changed
+    cfg.task.data = str(data)  # the model's settings keep the training's
+    try:
+        task = tasks.setup_task(cfg.task)
+        task.load_state_dict(state.get("task_state") or {})
+        model = task.build_model(_as_ours(cfg.model))
+        model.load_state_dict(state["model"], strict=True, model_cfg=cfg.model)
+    except ConfigurationError:
+        raise
+    except Exception as error:  # fairseq raises anything, even Exception itself
+        fault = " ".join(str(error).split())[:200]
+        raise ConfigurationError(
+            f"{path} cannot be loaded with the dictionaries in {data} ({fault}); give the "
+            "data of its training by --data"
+        ) from None
+    return model.eval(), cfg, task
 
 
 def load_translating(path: Path) -> Dict[str, Any]:
@@ -276,10 +268,13 @@ def from_run(
                     "the same data"
                 )
     lengths = {} if LENGTHS.keys() & {*first.generation, *overrides} else LENGTHS
-    settings = {**lengths, **first.generation, **BATCHES, **first.text, **overrides}
-    checkpoints = [model.checkpoint for model in found]
-    models, cfg, task = load_models(checkpoints, first.data.binarised, settings)
-    return Translator(cfg, task, [model.to(place) for model in models]).to(place).eval()
+    rest = {**BATCHES, **first.text, **overrides}
+    models: List[Any] = []
+    for each in found:
+        settings = {**lengths, **first.generation, **each.overrides, **rest}
+        model, cfg, task = load_model(each.checkpoint, first.data.binarised, settings)
+        models.append(model.to(place))
+    return Translator(cfg, task, models).to(place).eval()
 
 
 def chosen_device(device: str) -> str:

@@ -234,7 +234,7 @@ def test_a_model_with_fewer_positions_reads_the_same_sentences_but_the_long_ones
 
     def drawn(positions: int) -> List[set]:
         loaded = SimpleNamespace(max_positions=lambda: (positions,), to=lambda device: None)
-        monkeypatch.setattr(models, "load_models", lambda *_: ([loaded], None, task))
+        monkeypatch.setattr(models, "load_model", lambda *_: (loaded, None, task))
         scope = models.Scope("test", 50, 1, 400, 0, 0, 0, "cpu")
         found = models.load(models.NamedCheckpoint("a", Path(), Path()), scope)
         return [set(each.chosen) for each in (found, found.sample(20))]

@@ -6,7 +6,7 @@ import pytest
 import torch
 from fairseq import checkpoint_utils
 
-from capsnmt.translate.load import load_models
+from capsnmt.translate.load import load_model
 from tests.commands import succeed
 from tests.launch.conftest import Launch
 from tests.support import PLUGIN, REPO
@@ -52,5 +52,5 @@ def test_the_yaml_trains_bit_for_bit_what_the_row_trains(
     assert "encoder.layers.0.self_attn.out_proj.beta_u" in parameters, "the preset is the row's"
     for name, value in one.named_parameters():
         assert torch.equal(value, parameters[name]), name
-    (loaded,), _, _ = load_models([Path(paths[0])], prepared / "bin", {})
+    loaded, _, _ = load_model(Path(paths[0]), prepared / "bin", {})
     assert torch.equal(loaded.encoder.embed_tokens.weight, one.encoder.embed_tokens.weight)

@@ -121,6 +121,19 @@ def test_every_name_of_a_setting_of_the_run_is_understood(
     assert "was scored with the parts of references of generate.prefix-size" in said
 
 
+def test_each_model_of_an_ensemble_is_changed_as_its_run_says(
+    runs: Dict[str, Path], tmp_path: Path
+) -> None:
+    run = RunFolder(shutil.copytree(runs["plain"], tmp_path / "plain" / "seed-1"))
+    config = run.read_config()
+    kept = "{'encoder_layers_to_keep': '1', 'decoder_layers_to_keep': '0'}"
+    config.settings.generate["model-overrides"] = kept
+    records.write(run.config, config)
+    for first, second, layers in ((runs["plain"], run.path, [2, 1]), (run.path, run.path, [1, 1])):
+        models = from_pretrained([first, second]).models
+        assert [len(model.encoder.layers) for model in models] == layers
+
+
 @pytest.mark.parametrize(
     ("files", "more", "words"),
     [
