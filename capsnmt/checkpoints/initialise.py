@@ -35,6 +35,7 @@ COMPUTING = {
     "activation_fn": "",
     "no_scale_embedding": "",
     "no_token_positional_embeddings": "",
+    "cross_self_attention": "decoder.layers.",
 }
 
 Changed = Callable[[Any, Any], Iterable[str]]
@@ -159,9 +160,9 @@ def initialise_from(model: nn.Module, args: Any, task: Any, changed: Changed) ->
         logger.info("--init-from: fresh: %s", name)
         if name in state and name.endswith("embed_tokens.weight"):
             logger.warning(
-                "--init-from %s: the dictionary is another, of %d subwords and not %d: %s is not "
-                "loaded",
-                *(path, len(state[name]), len(own[name]), name),
+                "--init-from %s: %s is not loaded: its subwords and features are %s there and %s "
+                "here",
+                *(path, name, [*state[name].shape], [*own[name].shape]),
             )
     firsts: Dict[int, str] = {}
     for other, parameter in model.named_parameters(remove_duplicate=False):

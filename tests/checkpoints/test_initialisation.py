@@ -119,6 +119,7 @@ def test_a_part_of_a_checkpoint_leaves_a_model_its_last_layer_norms(
         ({"encoder_attention_heads": 4, "activation_fn": "relu"}, (), 0),
         ({"encoder_attention_heads": 8, "activation_fn": "gelu"}, (), 2),
         ({"decoder_normalize_before": True}, (), 1),
+        ({"cross_self_attention": True}, (), 1),
         ({"mlmha": "M-00"}, ("--mlmha", "M-10"), 1),
         ({"capsule_routing_decoder": "horizontal"}, (), 1),
         ({"mlmha": "M-00", "routing_backend": "eager"}, ("--mlmha", "M-00"), 0),
@@ -167,14 +168,17 @@ def test_another_dictionary_and_matrices_that_are_one_here_are_warned_of(
     names = [name for name in state if "embed_tokens" in name or "output_projection" in name]
     larger = {name: torch.cat([state[name], state[name][:3]]) for name in names}
     torch.save({"model": {**state, **larger}}, other)
-    for start, words in (
-        (path, "are one matrix here and two there"),
-        (path, "is another dictionary"),
-        (other, "the dictionary is"),
+    shared = ("--share-all-embeddings",)
+    wide = ("--encoder-embed-dim", "24", "--decoder-embed-dim", "24")
+    for start, flags, words in (
+        (path, shared, "are one matrix here and two there"),
+        (path, shared, "is another dictionary"),
+        (other, shared, "are [31, 16] there and [28, 16] here"),
+        (path, wide, "are [28, 16] there and [28, 24] here"),
     ):
         caplog.clear()
         with caplog.at_level(logging.WARNING, logger="capsnmt"):
-            build("capsnmt_transformer", "--share-all-embeddings", "--init-from", start)
+            build("capsnmt_transformer", *flags, "--init-from", start)
         assert any(words in record.getMessage() for record in caplog.records), caplog.text
     probing = make_task()
     probing.cfg = Namespace(data="sentences", dictionary=str(tmp_path / "now" / "dict.en.txt"))
