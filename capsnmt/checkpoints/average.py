@@ -29,7 +29,12 @@ NAMES = {
     ),
 }
 RATHER = "average earlier checkpoints, or train again with a lower learning rate"
-TRAINING = ("arch", "source_lang", "target_lang", "seed")  # they tell one training from another
+# Settings that tell one training from another: by some, the same tensors compute something else.
+TRAINING = re.compile(
+    r"arch|seed|(source|target)_lang|(head|layer|capsule)_.+|mlmha(_sources)?|surface_fusion|"
+    r"routing_(iterations|coefficients)|activation_fn|"
+    r"(encoder|decoder)_(attention_heads|normalize_before)"
+)
 
 
 def choose(folder: Path, kind: str, count: int) -> List[Path]:
@@ -110,7 +115,9 @@ def average_checkpoints(paths: Sequence[Path]) -> Dict[str, Any]:
                     "give checkpoints of one model"
                 )
         words = load.in_group((state.get("task_state") or {}).get(load.WORDS))
-        settings = str([*map(load.settings_of(state).get, TRAINING), *map(words.get, load.SIDES)])
+        named = load.settings_of(state).items()
+        telling = sorted(item for item in named if TRAINING.fullmatch(item[0]))
+        settings = str([*telling, *map(words.get, load.SIDES)])
         trainings.setdefault(settings, path)
         load.check_finite(state["model"], path, RATHER)
         own: List[float] = []
@@ -127,7 +134,7 @@ def average_checkpoints(paths: Sequence[Path]) -> Dict[str, Any]:
     if len(trainings) > 1:
         say(
             f"warning: {' and '.join(map(str, trainings.values()))} are of different trainings (by "
-            f"{', '.join(TRAINING)} or dictionaries); the mean is a model only if both began as one"
+            f"system, languages, seed, dictionaries); the mean is a model only if both began as one"
         )
     for key, total in sums.items():
         # in place, so that tied parameters stay one tensor in the file

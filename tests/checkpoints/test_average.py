@@ -69,9 +69,10 @@ def test_the_rest_is_the_last_checkpoints_without_what_belongs_to_one(tmp_path: 
 def test_the_mean_of_two_trainings_or_of_one_model_twice_is_warned_of(
     tmp_path: Path, capsys: Any
 ) -> None:
-    """Of two seeds, or of ``RUN/*.pt`` with the last checkpoint by several names."""
-    for seeds, warned in (((1, 1), False), ((1, 2), True)):
-        cfgs = [{"common": {"seed": seed}, "model": Namespace(arch="a")} for seed in seeds]
+    """Of two seeds or systems, or of ``RUN/*.pt`` with the last checkpoint by several names."""
+    for seed, mlmha, warned in ((1, "M-00", False), (2, "M-00", True), (1, "M-10", True)):
+        models = (Namespace(arch="a", mlmha=each) for each in ("M-00", mlmha))
+        cfgs = [{"common": {"seed": n}, "model": each} for n, each in zip((1, seed), models)]
         average(tmp_path, *(write(tmp_path / f"{n}.pt", cfg) for n, cfg in enumerate(cfgs)))
         said = capsys.readouterr().err
         assert ("1.pt are of different trainings" in said) == warned
