@@ -62,6 +62,13 @@ class Translator(GeneratorHubInterface):
 
     translate = sample
 
+    def generate(
+        self, tokenized_sentences: Any, beam: Optional[int] = None, *args: Any, **kwargs: Any
+    ) -> Any:
+        """Translate numbers of subwords as fairseq does, with the beam of the configuration."""
+        beam = self.cfg.generation.beam if beam is None else beam
+        return super().generate(tokenized_sentences, beam, *args, **kwargs)
+
     def translations(
         self, lines: Sequence[str], beam: Optional[int] = None, nbest: int = 1, **kwargs: Any
     ) -> List[Translation]:

@@ -55,7 +55,8 @@ def test_a_run_is_enough(runs: Dict[str, Path]) -> None:
         with pytest.raises(ConfigurationError, match=fault):  # which fairseq takes in silence
             translator.translate(lines, **{name: 0})
     encoded = translator.encode(lines[0])
-    assert translator.decode(translator.generate(encoded, beam=3)[0]["tokens"]) == best[0]
+    assert translator.decode(translator.generate(encoded)[0]["tokens"]) == best[0]
+    assert len(translator.generate(encoded)) == 3
 
 
 def test_merges_are_read_as_utf_8_in_every_locale(
