@@ -123,7 +123,6 @@ class _RestrictedUnpickler(pickle.Unpickler):
 
 
 def _safe_loading() -> Dict[str, Any]:
-    """Return the arguments that make ``torch.load`` safe."""
     if loads_weights_only():
         return {"weights_only": True}
 

@@ -113,7 +113,6 @@ class Preparation:
 
     @property
     def _published(self) -> str:
-        """The folder of the text as published."""
         return "cased" if self.recipe.lowercase else "raw"
 
     def _texts(self) -> List[str]:
@@ -199,7 +198,6 @@ class Preparation:
     def _map(
         self, name: str, function: Callable[[bytes], bytes], before: str, after: str, file: str
     ) -> Step:
-        """Return a step that applies a function to every chunk of a file."""
         read, written = self.folder / before / file, self.folder / after / file
         made = partial(map_file, function, read, self.workers)
         return Step(f"{name} {file}", (written,), (read,), function=made)
@@ -230,7 +228,6 @@ class Preparation:
         )
 
     def _binarise(self, train: str, lock: Optional[int]) -> Step:
-        """Make the data-bin, of the training pairs in the folder ``train``."""
         stages = {split: train if split == "train" else "bpe" for split in self.recipe.subsets}
         prefixes = {split: str(self.folder / stage / split) for split, stage in stages.items()}
         source, target = self.recipe.languages

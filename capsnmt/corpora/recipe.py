@@ -196,7 +196,6 @@ def load_recipe(name: str, pair: Optional[str] = None) -> Recipe:
 
 
 def _problems(recipe: Recipe) -> Iterator[str]:
-    """Yield what does not fit together in a recipe."""
     taken = ["valid"] if recipe.valid_every else []
     made = Counter([*recipe.splits, *recipe.held_out, *taken])
     if "train" not in recipe.splits or not {*NOT_TESTS} < made.keys():

@@ -110,7 +110,6 @@ def _check(path: Path, address: Address) -> None:
 
 
 def _fetch(url: str, path: Path) -> Path:
-    """Return the file of a URL, next to ``path``."""
     whole = path.with_name(f".{path.name}.{hashlib.sha256(url.encode()).hexdigest()[:8]}")
     partial, version = (Path(f"{whole}.{name}") for name in ("partial", "version"))
     if whole.is_file():  # fetched before a kill

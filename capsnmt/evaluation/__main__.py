@@ -39,7 +39,6 @@ def main(argv: List[str]) -> None:
 
 
 def _inputs(settings: Settings) -> List[Path]:
-    """Return all files that are read."""
     scored = (paths for systems in settings.segment_scores.values() for paths in systems.values())
     texts = *settings.references, *settings.tokenized_references, settings.source
     given = chain(*settings.systems.values(), *map(split_paths, scored), texts)

@@ -66,7 +66,6 @@ def evaluate_sets(
 
 
 def _places(systems: Mapping[str, Sequence[Any]]) -> Dict[str, List[int]]:
-    """Return the numbers of the outputs of each system."""
     numbers = count()
     return {name: [next(numbers) for _ in found] for name, found in systems.items()}
 

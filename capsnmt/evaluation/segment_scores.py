@@ -70,7 +70,6 @@ def _words(text: str) -> List[str]:
 
 
 def _read(path: str) -> List[CometSegment]:
-    """Read the scores of one output."""
     lines = read_lines(path)
     try:
         if Path(path).suffix == ".json":  # a list for each file of translations

@@ -175,7 +175,6 @@ def _shares(device: Device, jobs: int) -> List[Dict[str, str]]:
 
 
 def _start(run: Run, share: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    """Start a process that executes a run."""
     set_up(run)
     log = run.folder.path / "launch.log"
     print_line(f"== {run.title}, on {run.device}: started, {log}")

@@ -158,7 +158,6 @@ class _Execution:
 
     @property
     def is_evaluated(self) -> bool:
-        """Whether all steps after the training are complete."""
         return all(map(self.steps.complete, self.evaluation()))
 
     def evaluation(self) -> List[Step]:
@@ -259,7 +258,6 @@ class _Execution:
             )
 
     def describe(self, initial: Optional[InitialModel]) -> TrainingRecord:
-        """Return what the training is made with."""
         device, threads = self.run.device, self.run.device.threads
         if device.workers == 1 and not device.gpus:  # torchrun chooses those of several processes
             threads = threads or torch.get_num_threads()  # as the training has them
@@ -306,7 +304,6 @@ class _Execution:
                 )
 
     def initial(self) -> Optional[InitialModel]:
-        """Return the record of the model that the run starts from."""
         other, model = self.run.initial, self.run.initial_model
         if other is None or model is None:
             return None
@@ -351,7 +348,6 @@ class _Execution:
         return progress
 
     def step(self, step: Step) -> None:
-        """Run a step unless it is complete."""
         run_step(step, self.steps, print_line, "--", self.generate if step.to_file else self.show)
 
     def show(self, step: Step) -> None:

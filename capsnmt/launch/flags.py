@@ -226,7 +226,6 @@ def check_generation(settings: Settings, arguments: Sequence[str]) -> None:
 
 
 def _check_values(section: str, flags: Mapping[str, Any]) -> None:
-    """Raise if the value of a flag is none that fairseq can use."""
     for name, value in flags.items():
         if name in LEAST and value is not False:  # which leaves the flag out
             least, below = LEAST[name], 1 if name in BELOW_1 else math.inf

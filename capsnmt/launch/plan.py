@@ -134,7 +134,6 @@ def _warn_of_others(run: Run, planned: Sequence[Path]) -> None:
 
 
 def _check_name(name: str, where: str) -> None:
-    """Raise unless ``name`` can be that of a row."""
     check_file_name(name, where)
     if "=" in name:
         raise ConfigurationError(

@@ -178,7 +178,6 @@ def _validation(run: Run) -> List[str]:
 
 
 def _program(device: Device) -> List[str]:
-    """Return the words that start a training on the device."""
     python = sys.executable
     training = ["-m", "capsnmt.launch.train"]
     processes = device.gpus or device.processes

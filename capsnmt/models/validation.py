@@ -180,7 +180,6 @@ def _validate_attention_residuals(args: Any) -> None:
 
 
 def _validate_sources(args: Any) -> None:
-    """Refuse sources of multi-layer attention that the encoder does not have."""
     layers = args.encoder_layers
     if not 0 <= args.mlmha_sources <= layers:
         raise ConfigurationError(
