@@ -138,7 +138,11 @@ def warn_of_copies(found: Iterable[Tuple[str, Any]], what: str) -> None:
 
 
 def read_systems(files: Mapping[str, Sequence[str]], text: TextFormat) -> Systems:
-    """Read the outputs of all systems, and check that they are words."""
+    """Read the outputs of all systems, and check that they are words.
+
+    **D**: an output whose log names no language, as one that was cut, has that of the others: by
+    the common rules a perfect translation would score less than one beside it.
+    """
     systems: Systems = {}
     for name, paths in files.items():
         labels = [f"{name} ({path})" if len(paths) > 1 else name for path in paths]
@@ -146,6 +150,15 @@ def read_systems(files: Mapping[str, Sequence[str]], text: TextFormat) -> System
         for output in systems[name]:
             # D: also with --remove-bpe none: subwords have no score of words
             forms.check_words(output.tokens, output.label, "give text without them", JOIN)
+    known = {output.target_lang for found in systems.values() for output in found}
+    if None in known and len({*map(base_language, known)}) == 2:
+        text = replace(text, target_lang=max(filter(None, known)))
+        for name, found in systems.items():
+            for place, output in enumerate(found):
+                if output.target_lang is None:
+                    taken = f"{text.target_lang} is taken, as of the others"
+                    say(f"note: {output.label}: no log names its language; {taken}")
+                    found[place] = read_output(output.path, output.label, text)
     return systems
 
 

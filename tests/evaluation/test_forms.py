@@ -170,6 +170,14 @@ def test_a_language_that_the_text_or_the_log_denies_is_named(
         assert scores(given)["x"] == pytest.approx(100)
         assert "--target-lang" not in errors  # ch may be a name of the user's own
     assert found == {"cn": (True, False), "ch": (False, True)}
+    french = ["l&apos; homme est là .", "c&apos; est l&apos; eau d&apos; ici !"] * 6
+    log = generated(french, language="fr")
+    logs = {"a": log, "cut": log[1:]}
+    given = [f"{name}={write_lines(tmp_path / name, lines)}" for name, lines in logs.items()]
+    text = write_lines(tmp_path / "french", ["l'homme est là.", "c'est l'eau d'ici !"] * 6)
+    document, errors = evaluated(*given, "--reference", text)
+    assert errors.startswith("note: cut: no log names its language; fr is taken, ")
+    assert scores(document, "ter") == {"a": 0, "cut": 0}
     english = (f"x={files['good']}", "--reference", files["reference"], "--target-lang")
     logged = "x: its log says that it is in en, and --target-lang is {}"
     written = "warning: 0 of 12 segments of the reference"
