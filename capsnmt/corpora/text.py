@@ -22,8 +22,8 @@ BETWEEN_CHINESE = re.compile(rf"(?<={CHINESE.pattern[1:-1]})\s+(?={CHINESE.patte
 # Characters that end a line for some of fairseq, Python and Unix tools, and not for others.
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f\x85\u2028\u2029\ufeff]")
 
-# Moses' normalisation makes a point or a comma of a no-break space between digits.
-BETWEEN_DIGITS = re.compile("(?<=[0-9])[\u00a0\u2009\u202f](?=[0-9])")
+# Moses' normalisation makes a point or a comma of a no-break space between digits of any script.
+BETWEEN_DIGITS = re.compile(r"(?<=\d)[\u00a0\u2009\u202f](?=\d)")
 
 LOWERCASE = "lowercase"
 

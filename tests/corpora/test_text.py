@@ -89,6 +89,8 @@ def test_markup_of_other_segments_is_one_line(tmp_path, text, problem):
         ("moses", "en", "It's R&D, isn't it?", "It 's R & D , isn 't it ?"),
         ("moses", "de", "10\u00a0000,5 von 1\u202f000\u00a0Euro", "10 000,5 von 1 000 Euro"),
         ("moses", "en", "10\u00a0000.5 of 2\u2009500", "10 000.5 of 2 500"),
+        ("moses", "hi", "१०\u00a0००० रुपये", "१० ००० रुपये"),
+        ("moses", "ar", "١٢\u00a0٣٤٥", "١٢ ٣٤٥"),
         ("moses", "es", "¿Qué tal?", "¿ Qué tal ?"),
         ("moses", "vi", "Viê\u0323t Nam", "Việt Nam"),
         ("moses-escaped-lowercase", "en", "Tom’s R&D works.", "tom &apos;s r &amp; d works ."),
