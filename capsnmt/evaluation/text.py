@@ -14,12 +14,13 @@ LANGUAGE = re.compile(r"[a-zA-Z]{2,3}([-_][a-zA-Z0-9]+)*")
 SAME_LANGUAGE = {"cmn": "zh", "yue": "zh", "cn": "zh", "jp": "ja", "iw": "he", "cz": "cs"}
 # ISO 639-3, its older forms, and ISO 639-1, of those that have rules here or in Moses
 CODES = (
-    "afr af, asm as, aze az, azj az, bel be, ben bn, bre br, cat ca, ces cs, cze cs, deu de, "
-    "dut nl, ekk et, ell el, eng en, est et, fin fi, fra fr, fre fr, ger de, gle ga, gre el, "
-    "guj gu, heb he, hin hi, hun hu, ice is, isl is, ita it, jpn ja, kan kn, kor ko, lav lv, "
-    "lit lt, lvs lv, mal ml, mar mr, mlt mt, nld nl, oci oc, ori or, ory or, pan pa, pol pl, "
-    "por pt, ron ro, rum ro, rus ru, slk sk, slo sk, slv sl, spa es, swe sv, tam ta, tel te, "
-    "tur tr, ukr uk, uzb uz, uzn uz, zho zh"
+    "afr af, ara ar, arb ar, arm hy, asm as, aze az, azj az, baq eu, bel be, ben bn, bre br, "
+    "cat ca, ces cs, chi zh, cze cs, deu de, dut nl, ekk et, ell el, eng en, est et, eus eu, "
+    "fas fa, fin fi, fra fr, fre fr, ger de, gle ga, gre el, guj gu, heb he, hin hi, hun hu, "
+    "hye hy, ice is, isl is, ita it, jpn ja, kan kn, kor ko, lav lv, lit lt, lvs lv, mal ml, "
+    "mar mr, mlt mt, nld nl, nno nn, nob nb, nor no, oci oc, ori or, ory or, pan pa, per fa, "
+    "pes fa, pol pl, por pt, ron ro, rum ro, rus ru, slk sk, slo sk, slv sl, spa es, swe sv, "
+    "tam ta, tel te, tur tr, ukr uk, uzb uz, uzn uz, vie vi, zho zh"
 )
 SAME_LANGUAGE.update(re.findall(r"(\w{3}) (\w\w)", CODES))
 WITHOUT_SPACES = ("zh", "ja")
@@ -115,8 +116,8 @@ def language(code: str) -> str:
 def base_language(code: Optional[str]) -> str:
     """Return the language that a code stands for; without one, an empty text.
 
-    >>> base_language("zh_CN"), base_language("pt-br"), base_language("deu_Latn")
-    ('zh', 'pt', 'de')
+    >>> base_language("zh_CN"), base_language("pt-br"), base_language("zho_Hans")
+    ('zh', 'pt', 'zh')
     """
     base = re.split("[-_]", (code or "").lower())[0]
     return SAME_LANGUAGE.get(base, base)

@@ -66,7 +66,7 @@ SMALL = ["--vocabulary", "30", "--output", "out"]
         ("--train a.en b.en a.de b.de.gz", "en-de", 82, {"test": "test"}),
         ("--train a.tsv --pair en-de", "en-de", 54, {"test": "test"}),
         ("--train a.zh a.en --test v.zh v.en", "zh-en", 57, {"test": "test"}),
-        ("--train a.tsv --pair zho-en", "zho-en", 54, {"test": "test"}),
+        ("--train a.tsv --pair chi-en", "chi-en", 54, {"test": "test"}),
         ("--train a.de.txt a.en.txt.gz --pair en-de", "en-de", 54, {"test": "test"}),
         ("--train a.en a.de_AT --pair en-deu --test v.de v.en", "en-deu", 57, {"test": "test"}),
         (
@@ -85,7 +85,7 @@ def test_files_name_their_languages_by_suffix_or_pair(files, run, words, pair, t
     assert manifest.pair == pair
     assert manifest.test_sets == sets
     by_characters = {side for side, how in manifest.tokenisers.items() if how == "characters"}
-    assert by_characters == {*pair.split("-")} & {"zh", "zho"}
+    assert by_characters == {*pair.split("-")} & {"zh", "chi"}
     assert len(text(data.raw("train", "en"))) == train
     if "a.tsv" not in words:  # whose columns are the languages of --pair
         assert all(line.startswith("The ") for line in text(data.raw("train", "en")))
