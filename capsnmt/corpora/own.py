@@ -131,7 +131,8 @@ def _pieces(split: str, files: Sequence[str], languages: Tuple[str, str]) -> Tup
             say(f"warning: {given}: {taken}; give other files or --pair if that is wrong")
     counts, rows = [*map(len, sides)], [[*both] for both in zip(*sides)]
     stems = [[path.rpartition(f".{language_of(path)}")[0] for path in each] for each in sides]
-    if stems[0] != stems[1] and sorted(stems[0]) == sorted(stems[1]):
+    misplaced = (one != other and one in stems[1] for one, other in zip(*stems))
+    if counts[0] == counts[1] and any(misplaced):
         raise ConfigurationError(
             f"{given}: the names of both sides are in another order, and files are paired in their "
             f"order; give both sides in one"
