@@ -2,6 +2,7 @@
 
 import hashlib
 import random
+import re
 import unicodedata
 from contextlib import ExitStack
 from functools import partial
@@ -21,6 +22,11 @@ from capsnmt.forms import Words, check_order
 from capsnmt.lines import blank_lines, read_lines
 
 SEED = 1  # of the pairs that are held out
+# what Moses' normalisation makes one, and what tokens have apart
+TYPOGRAPHY = str.maketrans(
+    {**dict.fromkeys("„“”«»", '"'), **dict.fromkeys("‘’‚´`", "'"), "–": "-", "—": "-", "…": "..."}
+)
+APART = re.compile(r"([^\w\s])")
 Sentences = Iterator[Tuple[str, ...]]  # source, target, and further references
 Texts = Mapping[str, Mapping[str, Sequence[Text]]]  # file -> pattern -> its texts
 
@@ -149,7 +155,8 @@ def _hold_out(recipe: Recipe, training: Callable[[], Sentences]) -> Dict[str, Se
     """Draw the pairs that are held out from the training pairs without blank lines.
 
     **D**: no pair is drawn twice, and a training pair that is equal to one of them also goes: it is
-    known to the model. Equal are sentences of the same words, in any case and Unicode form.
+    known to the model. Equal are sentences of the same tokens, in any case, typography and Unicode
+    form.
     """
 
     def usable() -> Sentences:
@@ -165,8 +172,8 @@ def _hold_out(recipe: Recipe, training: Callable[[], Sentences]) -> Dict[str, Se
     for place, pair in enumerate(chain(usable(), usable())):
         if place in chosen:
             waiting.append(place)
-        if waiting and _key(pair) not in known:
-            known.add(_key(pair))
+        if waiting and _as_tokens(pair) not in known:
+            known.add(_as_tokens(pair))
             found[waiting.pop(0)] = pair
             if len(found) == total:
                 break
@@ -184,7 +191,7 @@ def _others(training: Sentences, known: Set[Tuple[str, str]], drawn: int) -> Sen
     """Yield the training pairs that are equal to none of those drawn; warn of other copies."""
     equal = 0
     for pair in training:
-        if _key(pair) in known:
+        if _as_tokens(pair) in known:
             equal += 1
         else:
             yield pair
@@ -197,6 +204,13 @@ def _others(training: Sentences, known: Set[Tuple[str, str]], drawn: int) -> Sen
 
 def _key(pair: Tuple[str, ...]) -> Tuple[str, str]:
     return _words(pair[0]), _words(pair[1])
+
+
+def _as_tokens(pair: Tuple[str, ...]) -> Tuple[str, str]:
+    """Return what tokens tell apart of a pair, but for case."""
+    apart = (APART.sub(r" \1 ", words.translate(TYPOGRAPHY)) for words in _key(pair))
+    source, target = (" ".join(words.split()) for words in apart)
+    return source, target
 
 
 def _words(sentence: str) -> str:

@@ -107,20 +107,25 @@ def test_files_that_end_in_other_languages_are_named(files, run):
 @pytest.mark.parametrize("flags", [[], ["--lowercase"]])
 @pytest.mark.parametrize(
     "other",
-    [str.upper, lambda line: f" {line} ", lambda line: line.replace(" ", "\u00a0 ")],
-    ids=["case", "spaces", "other spaces"],
+    [
+        str.upper,
+        lambda line: f" {line} ",
+        lambda line: line.replace(" ", "\u00a0 "),
+        lambda line: line.translate({ord('"'): "“", ord("-"): "–", ord("."): " ."}),
+    ],
+    ids=["case", "spaces", "other spaces", "typography"],
 )
 def test_no_pair_is_drawn_twice_or_left_for_training_in_another_form(
     files, run, refuse, flags, other
 ):
     for side in ("en", "de"):
-        once = Path(f"a.{side}").read_text("utf-8").splitlines()
+        once = [f'"{line}" - so.' for line in Path(f"a.{side}").read_text("utf-8").splitlines()]
         forms = 2 * (once + [other(line) for line in once])
         Path(f"r.{side}").write_text("".join(f"{line}\n" for line in forms), "utf-8")
     said = run("--train", "r.en", "r.de", *flags, *SMALL)
     data = PreparedData(Path("out"))
     train, *others = (
-        [" ".join(line.lower().split()) for line in text(data.raw(split, "en"))]
+        [" ".join(re.findall(r"\w+", line.lower())) for line in text(data.raw(split, "en"))]
         for split in ("train", "valid", "test")
     )
     drawn = others[0] + others[1]
