@@ -20,8 +20,9 @@ from capsnmt.forms import (
 )
 from capsnmt.lines import blank_lines
 
-TOKENISED = 100  # as many sentences with a space before their end are tokens: sacreBLEU's own limit
-MORE = 10  # times as many lines with escapes are those of another form
+# so many sentences with a space before their end, or half of few, are tokens: sacreBLEU's limit
+TOKENISED = 100
+MORE = 10  # times as many such lines, or lines with escapes, are those of another form
 LONG = 15  # characters on average: what spaces separate are no words, as of Thai
 IDEOGRAPHS = re.compile("[\u3040-\u30ff\u3400-\u9fff]")  # with kana
 
@@ -131,7 +132,8 @@ def _compare_forms(
     sides = [(label, translations), (", ".join(names), [*chain(*texts)])]
     for (name, lines), (other, others) in permutations(sides):
         ends, theirs = ([*filter(END_APART.search, text)] for text in (lines, others))
-        if len(ends) >= TOKENISED > len(theirs):
+        few = min(TOKENISED, len(lines) / 2)
+        if len(ends) >= few and len(ends) > MORE * len(theirs):
             say(
                 f"warning: {len(ends)} of {len(lines)} lines of {name} end in "
                 f"{ends[0][-2:]!r}, and {len(theirs)} of "
