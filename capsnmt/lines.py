@@ -2,9 +2,9 @@ r"""The lines of text files: references, translations, corpora and tables are al
 
 Only ``\n`` ends a line, as for fairseq and sacreBLEU; a ``\r`` before it is dropped. A form feed or
 a Unicode line separator is part of its sentence: splitting there would shift all later sentences. A
-byte-order mark at the start of a line is dropped, also where texts were joined: otherwise it would
-be part of the first word. A stray NUL becomes a space, because a user cannot edit a published
-corpus; with one in its first line a file is UTF-16.
+byte-order mark, which has no width, is dropped, also where texts were joined: otherwise it would be
+part of a word. A stray NUL becomes a space, because a user cannot edit a published corpus; with one
+in its first line a file is UTF-16.
 """
 
 import gzip
@@ -61,7 +61,7 @@ def stream_lines(stream: BinaryIO, name: str) -> Iterator[str]:
                 f"{name}, line {number}: not UTF-8 ({error.reason} at byte {error.start}); {fix}"
             ) from None
         foreign += not text.isascii()
-        yield text.removeprefix("\ufeff").rstrip("\r\n").replace("\0", " ")
+        yield text.replace("\ufeff", "").rstrip("\r\n").replace("\0", " ")
 
 
 def _repair(others: Iterable[bytes], foreign: int) -> str:

@@ -128,7 +128,7 @@ SEPARATORS = "a\x0bb\x0cc\x1cd\x85e\u2028f\u2029g"
         ("\n", [""]),
         ("a\nb\0c\n", ["a", "b c"]),
         ("", []),
-        ("\ufeffä\n\ufeffb\n", ["ä", "b"]),
+        ("\ufeffä\n\ufeffb\ufeffc\n", ["ä", "bc"]),
     ],
 )
 def test_lines_end_at_newlines_alone(tmp_path: Path, content: str, expected: list) -> None:
