@@ -22,6 +22,8 @@ MARKS = {
     # the hyphen of published tokens is none: rich ##AT##-##AT## text
     "wordpiece": re.compile(r"(?<=\S )##(?!AT##)\w"),
     "BPE with end marks": re.compile(r"\S</w>(?= |$)"),
+    "joiners of OpenNMT": re.compile("\uffed"),
+    "bytes of sentencepiece": re.compile("<0x[0-9A-F]{2}>"),
 }
 UNKNOWN = "unknown words (<unk>)"
 LOST = "characters that a conversion lost (U+FFFD)"
@@ -32,8 +34,10 @@ LATER = "[\x80-\xbf" + bytes(range(0x80, 0xA0)).decode("cp1252", "ignore") + "]"
 WRONG = "characters of a wrong conversion (U+0080 to U+009F, or as \u00c3\u00bc for \u00fc)"
 NO_WORDS = {
     **{f"marks of subwords ({kind})": pattern for kind, pattern in MARKS.items()},
-    # which a model would not take for text
-    "symbols of a dictionary": re.compile(r"(?:^|(?<= ))(?:</?s>|<pad>)(?= |$)"),
+    # which a model would not take for text; mBART's have the languages
+    "symbols of a dictionary": re.compile(
+        r"(?:^|(?<= ))(?:</?s>|<pad>)(?= |$)|\[[a-z]{2}_[A-Z]{2}\]"
+    ),
     UNKNOWN: re.compile("<unk>"),  # fairseq-generate writes <<unk>> in references
     LOST: re.compile("\ufffd"),
     WRONG: re.compile(
@@ -57,7 +61,8 @@ END_APART = re.compile(rf" [.{ENDS}]$")
 TOKENS = "a space before the end, as tokens, which are tokenised again unless the tokeniser is none"
 # a line without these has none of them: most of a corpus is asked only once
 SUSPECT = re.compile(
-    f'@@|\u2581|##|<|\t|\ufffd|[\x80-\x9f]|\\|\\|\\||^[{{[]|^".*""|[\xc2-\xef]{LATER}'
+    f'@@|\u2581|\uffed|##|<|\t|\ufffd|[a-z]_[A-Z]|[\x80-\x9f]|\\|\\|\\||^[{{[]|^".*""'
+    f"|[\xc2-\xef]{LATER}"
 )
 # the beginning of a file of markup, which is no text of one sentence a line
 MARKUP = re.compile(

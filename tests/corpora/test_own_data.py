@@ -310,7 +310,7 @@ def test_a_test_set_has_all_its_references_however_they_are_given(files, run, re
 
 
 MARKS = [
-    *("@@", "\u2581", "##", "</w>", "<unk>", "\t", "\ufffd", "\x93", '""'),
+    *("@@", "\u2581", "##", "</w>", "<unk>", "\t", "\ufffd", "\x93", '""', "[de_DE]"),
     *("Ã¼", "â€™", "Ð¿Ñ€Ð¸", "å¥½çš„", "áº¿"),  # ü, ’, при, 好的, ế
 ]
 

@@ -53,6 +53,8 @@ MARKED = {
     "sentencepiece": ("--remove-bpe subword_nmt", "▁th ere", "give --remove-bpe sentencepiece"),
     "wordpiece": ("--remove-bpe none", "th ##ere", "give text without them"),
     "BPE with end marks": ("--remove-bpe none", "th ere</w>", "give text without them"),
+    "joiners of OpenNMT": ("--remove-bpe none", "the ￭re", "give text without them"),
+    "bytes of sentencepiece": ("--remove-bpe none", "th<0xC3><0xA4>re", "give text without them"),
     "symbols of a dictionary": ("", "there </s>", "give text without them"),
 }
 
