@@ -94,7 +94,7 @@ def _evaluate(
     metrics = build_metrics(language, test_set.references, settings.metrics)
     if "chrf++" in {*settings.metrics} - {*metrics}:
         say(f"note: chrF2++ is left out: it counts words, which {language} does not separate")
-    measures = {name: measure_of(metric) for name, metric in metrics.items()}
+    measures = {name: measure_of(metric, language) for name, metric in metrics.items()}
     texts = [as_scored(each.hypotheses, language) for each in outputs]
     statistics: Dict[str, Tuple[Measure, List[np.ndarray]]] = {
         metric: (measure, [*map(measure.statistics, texts)]) for metric, measure in measures.items()

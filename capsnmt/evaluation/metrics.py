@@ -171,15 +171,19 @@ class Measure:
     scores: Callable[[np.ndarray], np.ndarray]  # sums [..., K] -> scores [...]
 
 
-def measure_of(metric: Metric) -> Measure:
-    """Return one of sacreBLEU's metrics, with the references cached, for many resamples at once."""
+def measure_of(metric: Metric, target_lang: Optional[str] = None) -> Measure:
+    """Return one of sacreBLEU's metrics, with the references cached, for many resamples at once.
+
+    The signature says where `as_scored` changes the text; chrF counts no spaces.
+    """
+    joined = base_language(target_lang) == "ja" and not isinstance(metric, CHRF)
     scores: Callable[[np.ndarray], np.ndarray] = error_rate
     if isinstance(metric, CHRF):
         scores = partial(f_score, order=metric.order, beta=metric.beta)
     elif isinstance(metric, BLEU):
         scores = partial(smoothed_bleu, smooth=metric.smooth_method == "exp")
     return Measure(
-        metric.get_signature().format(),
+        metric.get_signature().format() + ("|text:joined" if joined else ""),
         lambda hypotheses: np.array(metric._extract_corpus_statistics(hypotheses, None), float),
         lambda sums: float(metric._compute_score_from_stats(sums.tolist()).score),
         scores,

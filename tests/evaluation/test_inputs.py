@@ -138,3 +138,6 @@ def test_words_that_were_set_apart_cost_no_score(
         document = evaluate(output, *given, "--input", kind)
         found = [scores(document, metric)[str(output)] for metric in ("bleu", "chrf", "ter")]
         assert found == pytest.approx([100, 100, 0])
+        known = document["systems"][0]["outputs"][0]["scores"]
+        said = {metric for metric in known if known[metric]["signature"].endswith("|text:joined")}
+        assert said == {"bleu", "ter"}
