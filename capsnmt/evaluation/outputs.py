@@ -153,7 +153,7 @@ def read_systems(files: Mapping[str, Sequence[str]], text: TextFormat) -> System
     known = {output.target_lang for found in systems.values() for output in found}
     if None in known and len({*map(base_language, known)}) == 2:
         text = replace(text, target_lang=max(filter(None, known)))
-        for name, found in systems.items():
+        for found in systems.values():
             for place, output in enumerate(found):
                 if output.target_lang is None:
                     taken = f"{text.target_lang} is taken, as of the others"
