@@ -1,7 +1,8 @@
 """The preparation of a corpus: its steps, from published files or the user's to a data-bin."""
 
+import gzip
 import os
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -20,9 +21,9 @@ from capsnmt.corpora.text import LOWERCASE, lowercase, tokenise
 from capsnmt.files import (
     FAIRSEQS,
     content_of,
+    hexdigest,
     installed_version,
     locked,
-    plain_or_gzipped,
     sha256,
     temporary_path,
     without_folders,
@@ -174,11 +175,21 @@ class Preparation:
         recipe, decisive = self.recipe.decisive(), ["pair", "splits", "held-out"]
         if self.recipe.valid_every:
             decisive += ["valid-every", "tokenisers", "cleaning"]
+
+        def write(paths: Sequence[Path]) -> Dict[str, str]:
+            """Write them; return the checksum of what each gzipped source holds."""
+            write_raw(self.recipe, sources, scratch, self.workers, paths)
+            held: Dict[str, str] = {}
+            for name, path in ((x, y) for x, y in sources.items() if y.suffix == ".gz"):
+                with suppress(gzip.BadGzipFile):  # an archive may be read whatever it is named
+                    held[name] = hexdigest(path, "sha256", gzip.open)
+            return held
+
         return Step(
             "raw",
             tuple(self.folder / self._published / text for text in self._texts()),
             tuple(sources.values()),
-            function=partial(write_raw, self.recipe, sources, scratch, self.workers),
+            function=write,
             settings=[recipe.get(key) for key in decisive],
         )
 
@@ -276,18 +287,22 @@ class Preparation:
     def _changed_sources(self, known: Mapping[str, str]) -> Iterator[str]:
         """Yield what of the sources, whose SHA-256 was ``known``, is another now."""
         done = StepRecords(self.folder / STEPS)
-        if self.local is None:
-            for name in self.recipe.needed():  # an address may be another
-                wanted, step = self.recipe.files[name].checksum, done.records.get(f"fetch {name}")
-                if step and wanted not in ("", known.get(name), step.command):
-                    yield f"the checksum of {name}"
-            return
+        raw = done.records.get("raw")
+        unpacked: Dict[str, str] = (raw and raw.notes) or {}  # an older version noted none
         for needed, (name, checksum) in zip(self.recipe.needed(), known.items()):
-            path = plain_or_gzipped((self.local / needed).with_name(Path(name).name))
-            if path.name != Path(name).name:  # packed since
-                same = has_checksum(path, checksum, packed=True)
-            else:  # a large file was read when it was prepared
-                same = not path.is_file() or content_of(done.signature("raw", path)) == checksum
+            if self.local is None:  # an address may be another
+                step, wanted = done.records.get(f"fetch {needed}"), self.recipe.files[needed]
+                if step and wanted.checksum not in ("", checksum, step.command):
+                    yield f"the checksum of {needed}"
+            same = True  # what is not there is needed no more
+            with suppress(ConfigurationError, OSError):
+                path = self._source(needed)  # plain or gzipped, as it would be read now
+                if path.name == f"{Path(name).name}.gz":  # packed since
+                    same = has_checksum(path, checksum, packed=True)
+                elif path.name != Path(name).name:  # unpacked since
+                    same = needed not in unpacked or has_checksum(path, unpacked[needed])
+                else:  # a large file was read when it was prepared
+                    same = content_of(done.signature("raw", path)) in ("", checksum)
             if not same:
                 yield f"the content of {name}"
 

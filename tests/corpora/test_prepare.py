@@ -56,6 +56,10 @@ def test_every_split_has_the_published_sentences_in_order(chain, run, tmp_path, 
                 made = [line.replace(" ", "") for line in made]
             assert made == expected, (split, side)
     # complete data need their sources no more, and nothing is done: others' can be used
+    source = next(path for path in (folder / "sources").iterdir() if path.name[0] != ".")
+    source.write_bytes(source.read_bytes() + b"\n")
+    printed = run(arguments[0], "--output", folder, ends=2)
+    assert f"(the content of {source.name} differs)" in printed
     shutil.rmtree(folder / "sources")
     (folder / ".lock").unlink()
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
@@ -274,6 +278,18 @@ def test_a_complete_folder_is_of_one_recipe_and_one_text(
         # the steps after the damaged one find their inputs unchanged
         assert run(recipe_file, *given).count(": complete\n") == STEPS - 2
         assert tree(folder) == complete
+    plain, packed = corpus / "train.en", corpus / "train.en.gz"  # unpacked since, to be edited
+    original = plain.read_bytes()
+    packed.write_bytes(gzip.compress(original))
+    plain.unlink()
+    (folder / "manifest.json").unlink()
+    run(recipe_file, *given)
+    for _ in range(2):  # beside the packed one, and alone
+        plain.write_bytes(original)
+        run(recipe_file, *given)
+        plain.write_bytes(original[1:])
+        assert "(the content of train.en.gz differs)" in run(recipe_file, *given, ends=2)
+        packed.unlink(missing_ok=True)
 
 
 def test_a_second_process_waits_for_the_first(recipe_file, corpus, tmp_path):
