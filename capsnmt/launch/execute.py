@@ -29,7 +29,12 @@ from capsnmt.launch.run import Run, environment
 from capsnmt.machine import processor
 from capsnmt.runs.finished import FinishedRun
 from capsnmt.runs.records import EarlierMachine, InitialModel, Machine, TrainingRecord
-from capsnmt.runs.trained_rows import ENDS, file_differences, training_differences
+from capsnmt.runs.trained_rows import (
+    ENDS,
+    file_differences,
+    finished_differences,
+    training_differences,
+)
 from capsnmt.steps import Step, StepRecords, run_step
 
 # the settings that make the scores of a trained model
@@ -233,10 +238,9 @@ class _Execution:
             )
         if not over:
             return replace(now, earlier=self.earlier(before, now))
-        was, new = old.settings.precision, config.settings.precision
-        if was != new:
+        for key, was, new in finished_differences(old.settings, config.settings):
             raise ConfigurationError(
-                f"{self.folder} was trained with precision {was}, not {new}; {fix}"
+                f"{self.folder} was trained with {key} {was}, not {new}; {fix}"
             )
         return replace(before, updates=done, data=now.data)
 

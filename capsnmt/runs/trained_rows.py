@@ -151,14 +151,33 @@ def _start(run: FinishedRun) -> Dict[str, int]:
     return {"updates of the initial model": initial.updates}
 
 
-def _budget_and_scores(settings: Settings) -> Dict[str, Any]:
+def finished_differences(before: Settings, now: Settings) -> Iterator[Tuple[str, Any, Any]]:
+    """Return key and values of what a training may go on with, but has made a finished model.
+
+    Other values in its ``config.json`` would put it into the mean of seeds that have them.
+    """
+    flags = {*_intervals(before), *_intervals(now)}
+    was, new = (
+        {"precision": x.precision, **{f"train.{flag}": x.train.get(flag) for flag in flags}}
+        for x in (before, now)
+    )
+    yield from _differing(was, new, as_number)
+
+
+def _intervals(settings: Settings) -> List[str]:
+    """Return the flags whose intervals choose the checkpoints that the model is made of."""
     patience = settings.train.get("patience")
-    flags = [*ENDS]
     by_validation = settings.classifies or "best" in settings.average
+    found = []
     if settings.average or patience or by_validation:  # fairseq validates what it saves
-        flags += ["save-interval", "save-interval-updates"]
+        found += ["save-interval", "save-interval-updates"]
     if patience or by_validation:
-        flags += ["validate-interval", "validate-interval-updates"]
+        found += ["validate-interval", "validate-interval-updates"]
+    return found
+
+
+def _budget_and_scores(settings: Settings) -> Dict[str, Any]:
+    flags = [*ENDS, *_intervals(settings)]
     ends = {f"train.{key}": settings.train.get(key) for key in flags}
     parts = {
         "average": settings.average,

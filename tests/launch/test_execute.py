@@ -44,6 +44,9 @@ def test_a_complete_run_is_left_as_it_is_and_only_what_was_lost_is_made_again(
         refused = launch(*words, "--max-update", "2", *more, status=2)
         assert f"already has {trained} updates, more than the 2" in refused
         assert f"give --set train.max-update={trained} or more" in refused
+    # it would be in the mean of seeds whose averages are of such checkpoints
+    refused = launch(*words, "--set", "train.save-interval-updates=2", status=2)
+    assert "was trained with train.save-interval-updates 1, not 2; give another --name" in refused
     assert (run / "config.json").read_text("utf-8") == recorded
     assert snapshot(run) == before
 
