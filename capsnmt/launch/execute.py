@@ -289,7 +289,7 @@ class _Execution:
         )
 
     def check_others(self) -> None:
-        """Raise if the baseline translated another test set, or the initial model has other words.
+        """Raise if the baseline translated another test set, or the initial model another language.
 
         A job of SLURM may wait for theirs.
         """
@@ -300,12 +300,21 @@ class _Execution:
                 references = self.run.data.references(test_set, self.run.settings.languages[1])
                 baseline.check_references(test_set, references)
         if initial is not None and self.trained is None and initial.training.is_file():
-            vocabulary = initial.read_training().vocabulary
-            for key, was, now in file_differences(vocabulary, self.vocabulary):
+            vocabulary, known = initial.read_training().vocabulary, initial.read_config().settings
+            # a joint dictionary is the same in both directions
+            pairs = ["-".join(each.languages) for each in (known, self.run.settings)]
+            found = [("languages", *pairs)] if pairs[0] != pairs[1] else []
+            for key, was, now in [*found, *file_differences(vocabulary, self.vocabulary)]:
                 raise ConfigurationError(
                     f"{initial}, the initial model, was trained with {key} {was}, not {now}; "
                     f"launch it on the same data, in another --output"
                 )
+        begun, model = self.trained and self.trained.initial, self.run.initial_model
+        if begun and model and model.is_file() and files.sha256(model) != begun.checksum:
+            print_line(
+                f"warning: {self.folder} started from another model of {begun.row} than {model} "
+                f"is now; delete the folder to start from this one"
+            )
 
     def initial(self) -> Optional[InitialModel]:
         other, model = self.run.initial, self.run.initial_model

@@ -308,6 +308,13 @@ def test_a_row_starts_from_the_trained_other(
     initial = records.load(run / "training.json")["initial"]
     assert (initial["row"], initial["updates"]) == ("row", before)
     assert initial["checkpoint"] == str(base / "averaged.pt")
+    # the other was trained again, as in a folder that was deleted
+    kept = (base / "averaged.pt").rename(tmp_path / "away.pt")
+    shutil.copy(base / "checkpoints" / "checkpoint_last.pt", base / "averaged.pt")
+    replaced = f"warning: {run} started from another model of row than {base / 'averaged.pt'} is"
+    assert replaced in launch(*words)
+    kept.rename(base / "averaged.pt")
+    assert replaced not in launch(*words)
     other = launch(*words, "--set", "average=null", "--dry-run")
     assert f"--init-from {shlex.quote(str(base / 'averaged.pt'))}" in other
     (base / "averaged.pt").unlink()

@@ -79,6 +79,9 @@ def test_a_row_takes_no_model_of_other_words_and_no_translations_of_other_text(
         assert error.startswith(f"error: {run}")
         assert not (tmp_path / "runs" / "other" / "seed-1" / "config.json").exists()
         file.write_bytes(before[file])
+    turned = ["data.source-lang=de", "data.target-lang=en", "init-from=row"]
+    error = launch(*line, *(word for each in turned for word in ("--set", each)), status=2)
+    assert f"{run}, the initial model, was trained with languages en-de, not de-en; la" in error
 
 
 def test_all_references_of_a_test_set_are_scored_recorded_and_compared(
