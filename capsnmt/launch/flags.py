@@ -3,6 +3,7 @@
 import argparse
 import json
 import math
+import os
 import re
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, NoReturn, Sequence
@@ -26,11 +27,8 @@ OWNED = {
     "no-save-optimizer-state",
 }
 
-# Flags that name a file, which is compared by its content.
-NAMED_FILES = {
-    *("bpe-codes", "decoder-embed-path", "dictionary", "encoder-embed-path"),
-    *("finetune-from-model", "init-from", "lm-path", "probe-checkpoint", "sentencepiece-model"),
-}
+# The files without which fairseq-generate would fail, after the training.
+NAMED_FILES = {"bpe-codes", "lm-path", "sentencepiece-model"}
 # Which flag of fairseq-train keeps the checkpoints of each way to average; -1: all.
 KEPT_BY = {
     "last-updates": "keep-interval-updates",
@@ -82,9 +80,9 @@ def argv(flags: Mapping[str, Any]) -> List[str]:
 
 
 def named_files(flags: Mapping[str, Any]) -> Dict[str, Path]:
-    """Return the files that are named, by flag."""
-    found = {f"--{name}": Path(str(flags[name])) for name in sorted(NAMED_FILES & flags.keys())}
-    return {flag: path for flag, path in found.items() if path.is_file()}
+    """Return what is a file of the values, by flag: it is compared by its content."""
+    texts = {f"--{name}": value for name, value in flags.items() if isinstance(value, str)}
+    return {flag: Path(texts[flag]) for flag in sorted(texts) if os.path.isfile(texts[flag])}
 
 
 def training(settings: Settings) -> List[str]:

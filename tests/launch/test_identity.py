@@ -27,11 +27,19 @@ def data(prepared: Path, tmp_path: Path) -> Path:
 def test_files_that_flags_name_are_compared_by_their_content(
     data: Path, tmp_path: Path, launch: Launch
 ) -> None:
-    codes = tmp_path / "codes"
+    codes, start = tmp_path / "codes", tmp_path / "start.pt"
     codes.write_text("#version: 0.2\na b\n", "utf-8")
-    named = ("train.train-subset=test", "generate.bpe=subword_nmt", f"generate.bpe-codes={codes}")
-    line = [*arguments(data, tmp_path), *(word for each in named for word in ("--set", each))]
+    line = [*arguments(data, tmp_path), "--set", "train.train-subset=test"]
+    launch(*line, "--name", "first")
+    shutil.copy(RunFolder(tmp_path / "runs" / "first" / "seed-1").last_checkpoint, start)
+    named = ["generate.bpe=subword_nmt", f"generate.bpe-codes={codes}"]
+    named += [f"train.continue-once={start}", "train.max-update=8"]
+    line += [word for each in named for word in ("--set", each)]
     launch(*line)
+    kept = start.rename(tmp_path / "kept.pt")
+    start.write_text("another checkpoint", "utf-8")
+    assert "was trained with data: --continue-once" in launch(*line, status=2)
+    kept.rename(start)
     codes.write_text("#version: 0.2\na c\n", "utf-8")
     assert "-- generate news\n" in launch(*line)
     changes.exchanged("test")(SimpleNamespace(prepared=data))
