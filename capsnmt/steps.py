@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Tuple
 
+from msgspec.structs import replace
+
 from capsnmt import records
 from capsnmt.cli import ExecutionError
 from capsnmt.files import content_of, remove, replacing, signature, temporary_path
@@ -69,14 +71,16 @@ class StepRecords:
         found = records.load(path) if path.exists() else {}
         self.records = records.build(found, Dict[str, StepRecord], path)
 
-    def complete(self, step: Step) -> bool:
-        """Return whether a step is complete, with this command and these inputs."""
+    def complete(self, step: Step, of_any_inputs: bool = False) -> bool:
+        """Return whether a step is complete, with this command and these inputs, or of any."""
         if step.known is not None:
             return step.known()
         record = self.records.get(step.name)
         if record is None or not all(path.exists() for path in step.outputs):
             return False
         now = self._record(step, record.notes, record)  # notes are made by the step, not compared
+        if of_any_inputs:
+            now = replace(now, inputs=record.inputs)
         if _content(record) != _content(now):
             return False
         if now != record:  # copied, or moved: the next one need not read it again
@@ -95,11 +99,6 @@ class StepRecords:
         """Record that a step has just been completed."""
         self.records[step.name] = self._record(step, notes)
         records.write(self.path, self.records)
-
-    def made_by(self, step: Step) -> bool:
-        """Return whether a step was completed by this command, whatever its files are now."""
-        record = self.records.get(step.name)
-        return record is not None and record.command == self._command(step)
 
     def _command(self, step: Step) -> Any:
         # Not the interpreter, the module and the checkout: the same step in another environment, or

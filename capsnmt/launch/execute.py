@@ -229,8 +229,8 @@ class _Execution:
         over = done == total or same_end
         # of what failed since, config.json may have another average
         made = [x for x in kind_of(self.run).evaluation(self.run) if self.run.model in x.outputs]
-        kept = self.run.model.is_file() and all(map(self.steps.made_by, made))
-        if self.deleted and not (kept and over):
+        kept = over and self.run.model.is_file()  # and is what was made then
+        if self.deleted and not (kept and all(self.steps.complete(x, True) for x in made)):
             raise ConfigurationError(
                 f"{self.folder} has no checkpoints of its finished training, and what is asked for "
                 f"needs them; restore them, give the settings that its model was made with, or "

@@ -125,8 +125,11 @@ def test_a_finished_training_whose_checkpoints_were_deleted_is_not_repeated(
     (run / "generate-news.txt").unlink()
     assert launch(*words).count(": complete") == 2
     assert (run / "generate-news.txt").is_file()
-    (run / "averaged.pt").unlink()
-    assert "has no checkpoints" in launch(*words, status=2)
+    for lost in (b"another model", None):
+        (run / "averaged.pt").unlink()
+        if lost:
+            (run / "averaged.pt").write_bytes(lost)
+        assert "has no checkpoints" in launch(*words, status=2)
     assert (run / "scores.json").is_file()
 
 
