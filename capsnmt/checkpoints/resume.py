@@ -5,7 +5,8 @@ import os
 import re
 import shutil
 from pathlib import Path
-from typing import Any, Dict, Optional, Tuple
+from types import MappingProxyType
+from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
 
 from capsnmt.checkpoints.load import (
     CheckpointError,
@@ -14,6 +15,7 @@ from capsnmt.checkpoints.load import (
     check_finite,
     in_group,
     load_checkpoint,
+    settings_of,
 )
 from capsnmt.files import replacing
 
@@ -48,13 +50,22 @@ def place_of(state: Dict[str, Any], path: Path) -> Tuple[int, int]:
     return updates_of(state, path), max(0, int(place.get("epoch") or 0) - next_one)
 
 
-def recover(folder: Path) -> Tuple[int, int, Optional[str]]:
+class Resumption(NamedTuple):
+    """Where a training resumes: in ``checkpoint_last.pt``."""
+
+    updates: int = 0  # 0 without a checkpoint
+    epochs: int = 0
+    said: Optional[str] = None  # to the user, if it was replaced or lost
+    lack: str = ""  # why it is a model alone, which a training cannot go on from
+
+
+def recover(folder: Path, training: Mapping[str, Any] = MappingProxyType({})) -> Resumption:
     """Replace a ``checkpoint_last.pt`` that cannot be read by the one with the most updates.
 
     fairseq saves to a temporary file and renames it, but then *copies* it to
     ``checkpoint_last.pt``. A kill during the copy leaves a truncated file, which fairseq refuses to
-    load. It is renamed, not deleted. Return the updates and epochs of ``checkpoint_last.pt``, 0
-    without one, and a sentence for the user if it was replaced or lost.
+    load. It is renamed, not deleted. ``training`` has settings that tell one training from another,
+    as fairseq names them: a ``CheckpointError`` says that ``checkpoint_last.pt`` has others.
 
     **D**: only what fairseq's training saves by its names takes its place, and only with all that a
     training resumes from. An average, or the ``crash.pt`` of a training that diverged, does not.
@@ -62,7 +73,9 @@ def recover(folder: Path) -> Tuple[int, int, Optional[str]]:
     """
     last = folder / LAST
     try:
-        return (*place_of(load_checkpoint(last), last), None)
+        state = load_checkpoint(last)
+        check_training(state, last, training)
+        return Resumption(*place_of(state, last), lack=lack_of(state))
     except DamagedError:
         os.replace(last, last.with_name(f"{LAST}.damaged"))
         why = f"{LAST} was damaged"
@@ -78,7 +91,7 @@ def recover(folder: Path) -> Tuple[int, int, Optional[str]]:
             if not SAVED.fullmatch(path.name):
                 raise CheckpointError(f"{path} is none of fairseq's names of checkpoints")
             if best is None or _place(path) == UNKNOWN:
-                found = resumable(path)
+                found = resumable(path, training)
                 if found > most:
                     most, best = found, path
         except UnreadError:  # it may be the best
@@ -89,10 +102,10 @@ def recover(folder: Path) -> Tuple[int, int, Optional[str]]:
     if best is None:
         found_any = skipped or "damaged" in why
         starts = f"{why}, and nothing else can be resumed from: the training starts again{more}"
-        return 0, 0, starts if found_any else None
+        return Resumption(said=starts if found_any else None)
     with replacing(last) as temporary:
         shutil.copyfile(best, temporary)
-    return (*most, f"{why}: resuming from {best.name} at {most[0]:,} updates{more}")
+    return Resumption(*most, f"{why}: resuming from {best.name} at {most[0]:,} updates{more}")
 
 
 def _place(path: Path) -> Tuple[int, float]:
@@ -103,12 +116,29 @@ def _place(path: Path) -> Tuple[int, float]:
     return int(name["of"] or name["epoch"]), float(name["updates"] or math.inf)
 
 
-def resumable(path: Path) -> Tuple[int, int]:
-    """Return the place of a checkpoint, if it has all that a training resumes from."""
+def resumable(path: Path, training: Mapping[str, Any]) -> Tuple[int, int]:
+    """Return the place of a checkpoint of a training, if it has all that one resumes from."""
     state = load_checkpoint(path)
-    if not state.get("last_optimizer_state"):
-        raise CheckpointError(f"{path} has no state of the optimizer; it is a model alone")
-    if "train_iterator" not in (state.get("extra_state") or {}):
-        raise CheckpointError(f"{path} has no place in the data; it is a model alone")
+    if lack := lack_of(state):
+        raise CheckpointError(f"{path} has {lack}; it is a model alone")
+    check_training(state, path, training)
     check_finite(state["model"], path)
     return place_of(state, path)
+
+
+def lack_of(state: Mapping[str, Any]) -> str:
+    """Return what a loaded checkpoint lacks of all that a training resumes from, in words."""
+    if not state.get("last_optimizer_state"):
+        return "no state of the optimizer"
+    here = "train_iterator" in (state.get("extra_state") or {})
+    return "" if here else "no place in the data"
+
+
+def check_training(state: Dict[str, Any], path: Path, training: Mapping[str, Any]) -> None:
+    """Raise if a loaded checkpoint is of another training than that with these settings."""
+    settings = settings_of(state)
+    for key in (key for key in training if settings.get(key) not in (None, training[key])):
+        raise CheckpointError(
+            f"{path} is of a training with {key} {settings[key]}, not {training[key]}; restore "
+            f"that of this run, or delete it"
+        )

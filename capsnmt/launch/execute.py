@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from capsnmt import files, process, records
 from capsnmt.checkpoints.load import count_parameters
-from capsnmt.checkpoints.resume import STOP_FILE, num_updates, recover
+from capsnmt.checkpoints.resume import STOP_FILE, Resumption, num_updates, recover
 from capsnmt.cli import ConfigurationError, ExecutionError, Stopped
 from capsnmt.launch import flags, training_step
 from capsnmt.launch.kind import kind_of
@@ -144,8 +144,10 @@ class _Execution:
         # D: a finished training remains without its last checkpoint, as users delete them to save
         # space, and where that is damaged and no other is left
         kept = self.folder.last_checkpoint.exists() or not finished
-        found = recover(self.folder.checkpoints) if kept else (0, 0, None)
-        self.done, self.epochs, recovered = found
+        trained_here = self.folder.read_config() if before and self.folder.exists else None
+        of_it = {} if trained_here is None else training_step.saved_settings(trained_here)
+        found = recover(self.folder.checkpoints, of_it) if kept else Resumption()
+        self.done, self.epochs, recovered, self.lack = found
         self.deleted = finished > 0 and not self.done
         self.done = self.done or finished
         if recovered and not self.deleted:
@@ -235,6 +237,11 @@ class _Execution:
                 f"{self.folder} has no checkpoints of its finished training, and what is asked for "
                 f"needs them; restore them, give the settings that its model was made with, or "
                 f"delete the folder to train again"
+            )
+        if not over and self.lack:
+            raise ConfigurationError(
+                f"{self.folder.last_checkpoint} has {self.lack}, and the training is to go on from "
+                f"it; restore it, or delete it to go on from an earlier one"
             )
         if not over:
             return replace(now, earlier=self.earlier(before, now))

@@ -8,7 +8,7 @@ import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import List
+from typing import Any, Dict, List
 
 import capsnmt.plugin  # isort: skip  (first: it registers our architectures)
 
@@ -20,7 +20,7 @@ from capsnmt.launch import flags
 from capsnmt.launch.run import Run
 from capsnmt.modules.autocast import bf16_obstacle
 from capsnmt.modules.layer_aggregation import OVERFLOW_FP16
-from capsnmt.runs.records import Device
+from capsnmt.runs.records import Device, RunConfig
 from capsnmt.steps import Step
 
 USER_DIR = Path(capsnmt.__file__).parent
@@ -167,6 +167,13 @@ def train(run: Run) -> Step:
     )
     program = tuple(_program(device))
     return Step("train", (folder.last_checkpoint,), program=program, arguments=arguments)
+
+
+def saved_settings(config: RunConfig) -> Dict[str, Any]:
+    """Return what tells the checkpoints of a run from another's, as fairseq saves it with them."""
+    settings, data = config.settings, config.settings.data
+    sides = {"source_lang": data.source_lang, "target_lang": data.target_lang}
+    return {"seed": config.seed, "arch": settings.arch, **sides}
 
 
 def _validation(run: Run) -> List[str]:

@@ -175,7 +175,7 @@ def test_a_checkpoint_that_cannot_be_read_now_is_not_taken_for_damaged(
         with pytest.raises((CheckpointError, Stopped), match=expected):
             recover(tmp_path)
     monkeypatch.undo()
-    assert recover(tmp_path) == (3, 0, None)
+    assert recover(tmp_path)[:3] == (3, 0, None)
     (tmp_path / "checkpoints").symlink_to(tmp_path / "a disk that is away")
     with pytest.raises(CheckpointError, match=r"checkpoint_last.*: no such checkpoint"):
         recover(tmp_path / "checkpoints")
@@ -240,6 +240,13 @@ FOLDERS: Dict[str, Tuple[Dict[str, Any], Tuple[int, Tuple[str, ...]]]] = {
         {"_best": saved(7), ".best_loss_3.1": saved(8)},
         (8, ("checkpoint.best_loss_3.1.pt at 8",)),
     ),
+    "another training's": (
+        {
+            "_2_30": saved(30, args=argparse.Namespace(seed=2)),
+            "_1_6": saved(6, args=argparse.Namespace(seed=1)),
+        },
+        (6, ("checkpoint_1_6.pt at 6", "checkpoint_2_30.pt is of a training with seed 2, not 1")),
+    ),
     "none that can be read": ({"_last": b"PK"}, (0, ("the training starts again",))),
 }
 
@@ -254,8 +261,9 @@ def test_a_training_resumes_from_the_most_updates_that_it_can(name: str, tmp_pat
         else:
             torch.save(content, path)
         os.utime(path, (place, place))
-    found, _, said = recover(tmp_path)
-    assert found == updates
+    resumed = recover(tmp_path, {"seed": 1, "source_lang": None})
+    said = resumed.said
+    assert resumed.updates == updates
     assert (said is None) == (not words)
     assert all(word in str(said) for word in words), said
     if updates:

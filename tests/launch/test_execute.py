@@ -133,6 +133,21 @@ def test_a_finished_training_whose_checkpoints_were_deleted_is_not_repeated(
     assert (run / "scores.json").is_file()
 
 
+def test_a_training_goes_on_from_a_checkpoint_of_its_own_with_all_its_state(
+    launch: Launch, words: List[str], run: Path
+) -> None:
+    """From a model alone, fairseq would begin at update 0 with its weights."""
+    last = run / "checkpoints" / "checkpoint_last.pt"
+    whole = last.read_bytes()
+    shutil.copy(run / "averaged.pt", last)
+    said = launch(*words, "--set", "train.max-epoch=2", status=2)
+    assert f"{last} has no state of the optimizer, and the training is to go on" in said
+    last.write_bytes(whole)
+    launch(*words, "--seeds", "2")
+    shutil.copy(run.with_name("seed-2") / "checkpoints" / last.name, last)
+    assert f"{last} is of a training with seed 2, not 1; restore" in launch(*words, status=2)
+
+
 def test_a_training_that_has_lost_its_record_is_refused_until_its_checkpoints_are_gone(
     launch: Launch, words: List[str], run: Path
 ) -> None:
