@@ -13,7 +13,18 @@ import sys
 from contextlib import contextmanager
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Callable, ContextManager, Iterator, List, Mapping, Optional, TextIO, Tuple
+from typing import (
+    Any,
+    Callable,
+    ContextManager,
+    Dict,
+    Iterator,
+    List,
+    Mapping,
+    Optional,
+    TextIO,
+    Tuple,
+)
 
 import torch
 from msgspec.structs import replace
@@ -113,6 +124,11 @@ class _Execution:
             done = progress.updates or num_updates(self.folder.last_checkpoint)
             trained = replace(trained, updates=done, parameters=progress.parameters)
             records.write(self.folder.training, trained)
+            for key, was, now in file_differences(self.vocabulary, self.read_data()[0]):
+                raise ConfigurationError(
+                    f"{self.folder} was trained with {key} {was}, and it was replaced by {now} "
+                    f"meanwhile; restore it, and run the same command again"
+                )
         else:
             print_line(f"-- train: complete at {trained.updates:,} updates")
         if not self.is_evaluated:  # a test set that fails leaves no scores of another text
@@ -130,11 +146,9 @@ class _Execution:
 
     def set_up(self) -> None:
         """Prepare the data, compare with what was trained here, and write what the run is."""
-        kind = kind_of(self.run)
-        if (step := kind.prepare(self.run)) is not None:
+        if (step := kind_of(self.run).prepare(self.run)) is not None:
             self.step(step)
-        identity, others = kind.check_data(self.run)
-        self.vocabulary = {path.name: files.sha256(path) for path in identity}
+        self.vocabulary, others = self.read_data()
         before = self.folder.read_training() if self.folder.training.is_file() else None
         known = {} if before is None else before.data
         named = flags.named_files(self.run.settings.train)
@@ -162,6 +176,11 @@ class _Execution:
         records.write(self.folder.config, self.run.config)
         with files.atomic_writer(self.folder.commands) as file:
             file.write(script(self.run))
+
+    def read_data(self) -> Tuple[Dict[str, str], List[Path]]:
+        """Check the data; return checksums of what identifies them, and the other files."""
+        identity, others = kind_of(self.run).check_data(self.run)
+        return {path.name: files.sha256(path) for path in identity}, others
 
     @property
     def is_evaluated(self) -> bool:

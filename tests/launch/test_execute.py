@@ -300,6 +300,24 @@ def test_data_that_are_not_whole_are_refused(
     assert not list((tmp_path / "runs").rglob("config.json"))
 
 
+def test_data_that_were_replaced_while_a_model_was_trained_are_not_translated_with_it(
+    launch: Launch,
+    words: List[str],
+    prepared: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    data = shutil.copytree(prepared, tmp_path / "data")
+    dictionary = shlex.quote(str(data / "bin" / "dict.en.txt"))
+    replaces = f'case "$*" in *capsnmt.launch.train*) echo x 1 >>{dictionary} ;; esac'
+    script = f'#!/bin/sh\n{shlex.quote(sys.executable)} "$@" && {replaces}\n'
+    monkeypatch.setattr(sys, "executable", str(executable(tmp_path / "python", script)))
+    said = launch(*words, "--prepared", data, status=2)
+    assert "was trained with data: dict.en.txt " in said
+    assert "meanwhile; restore it" in said
+    assert not list((tmp_path / "runs").rglob("generate-*"))
+
+
 def test_a_row_starts_from_the_trained_other(
     launch: Launch, words: List[str], launched: Path, tmp_path: Path
 ) -> None:
