@@ -127,11 +127,17 @@ def check_data(run: Run) -> Tuple[List[Path], List[Path]]:
     again = "restore it, or prepare the data again"
     # Data that an older version prepared can be trained on; no more of its manifest is needed.
     subsets = records.read(run.data.manifest, dict).get("subsets", {})
+    names = {subset: name for name, subset in subsets.items()}
     for test_set, subset in run.settings.data.test_sets.items():
         if subsets.get(test_set, subset) != subset:
             raise ConfigurationError(
                 f"data.test-sets.{test_set} is {subset}, but {subsets[test_set]} in "
                 f"{run.data.manifest}; set that"
+            )
+        if (of := names.get(str(subset), test_set)) != test_set:  # its references may be there yet
+            raise ConfigurationError(
+                f"data.test-sets.{test_set} is {subset}, which {run.data.manifest} says is {of}; "
+                f"set data.test-sets.{of} in its place"
             )
         for _, reference in _references(run, test_set):
             if not reference.is_file():

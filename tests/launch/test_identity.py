@@ -74,6 +74,10 @@ def test_a_row_takes_no_model_of_other_words_and_no_translations_of_other_text(
     shutil.copy(data / "raw" / "news.de", data / "raw" / "old.de")
     (run / "generate-old.txt").touch()  # of a training that went on without that test set
     old = ["--baseline", "row", "--set", "data.test-sets.old=test"]
+    manifest = data / "manifest.json"  # of another test set than an earlier preparation's
+    said = launch(*line, *old, status=2)
+    assert f"data.test-sets.old is test, which {manifest} says is news; set" in said
+    manifest.write_text("{}", "utf-8")
     assert "row has no finished run in" in launch(*line, *old, status=2)
     before = {path: path.read_bytes() for path in data.rglob("*.*") if path.is_file()}
     for file, flags, said in (
