@@ -51,7 +51,10 @@ def prepare(run: Run) -> Optional[Step]:
     options = flags.argv(run.settings.data.options)
     arguments = (*text, "--output", str(run.data.folder), *options, *mirrors)
     inputs = tuple(Path(file) for file in text)
-    return Step("prepare", (run.data.manifest,), inputs, python(RECIPES[recipe]), arguments)
+    # D: as of a translation, a run that is resumed takes complete data, whatever became of the text
+    known = (lambda: True) if text and made and run.resumed else None
+    outputs, program = (run.data.manifest,), python(RECIPES[recipe])
+    return Step("prepare", outputs, inputs, program, arguments, known=known)
 
 
 def _check_options(run: Run) -> None:

@@ -144,4 +144,6 @@ def test_tasks_of_other_text_do_not_take_the_place_of_those_that_were_built(
     assert launch(*given, "c.en").count(": complete") == 2
     before = Path("runs/data/bigram_shift.txt").read_bytes()
     assert "prepare failed with exit status 2" in launch(*given, "b.en", status=1)
+    Path("c.en").write_bytes(Path("b.en").read_bytes())  # as while a job is in the queue
+    assert launch("--resume", "runs/row/BShift/seed-1").count(": complete") == 3
     assert Path("runs/data/bigram_shift.txt").read_bytes() == before
