@@ -57,6 +57,7 @@ ESCAPES = "escapes as &apos;, which are taken for words"
 ENDS = "\u0589\u055d\u060c\u061b\u061f\u06d4\u0964\u0965\u0f0d\u0f0e\u104a\u104b\u1361-\u1368"
 ENDS += "\u17d4\u17d5"
 END_APART = re.compile(rf" [.{ENDS}]$")
+END_JOINED = re.compile(rf"\S[.{ENDS}]$")
 # said where it is in many lines
 TOKENS = "a space before the end, as tokens, which are tokenised again unless the tokeniser is none"
 # a line without these has none of them: most of a corpus is asked only once

@@ -10,6 +10,7 @@ from capsnmt.evaluation.outputs import Output, Settings, read_lines, read_senten
 from capsnmt.evaluation.text import WITHOUT_SPACES, base_language
 from capsnmt.forms import (
     END_APART,
+    END_JOINED,
     ESCAPED,
     MARKED,
     check_order,
@@ -132,8 +133,9 @@ def _compare_forms(
     sides = [(label, translations), (", ".join(names), [*chain(*texts)])]
     for (name, lines), (other, others) in permutations(sides):
         ends, theirs = ([*filter(END_APART.search, text)] for text in (lines, others))
-        few = min(TOKENISED, len(lines) / 2)
-        if len(ends) >= few and len(ends) > MORE * len(theirs):
+        many = len(ends) >= min(TOKENISED, len(lines) / 2)
+        # D: an untrained model ends no sentence in either form, which tells nothing
+        if many and MORE * len(theirs) < min(len(ends), len([*filter(END_JOINED.search, others)])):
             say(
                 f"warning: {len(ends)} of {len(lines)} lines of {name} end in "
                 f"{ends[0][-2:]!r}, and {len(theirs)} of "
