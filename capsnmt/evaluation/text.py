@@ -40,6 +40,13 @@ AT_SHORT_WORDS = re.compile(
     r"(?:(?<=\b[^\W\d_])|(?<=\b[^\W\d_]{2})) ' (?=[^\W\d_])"
     r"|(?<=[^\W_]) ' (?=[^\W\d_]{1,2}\b)"
 )
+# where single quotes beside such words are more frequent than in others, nl is 'goed' zo: joined is
+# d'Artagnan, geht's, 90'er, VVD'er, zzp'er
+WITH_QUOTES = ("af", "de", "es", "nb", "nl", "nn", "no", "pt", "sv")
+NO_QUOTES = re.compile(
+    r"(?<=\b[^\W\d_aeiouyå]) ' (?=[^\W\d_])|(?<=[^\W_]) ' (?=(?i:[b-df-hj-np-tv-z]|ll|re|ve)\b)"
+    r"|(?<=[A-Z\d]) ' (?=e[rn]\b)|(?<=\b[^\W\d_]{3}) ' (?=er\b)"
+)
 # it dell'80%, where Moses joins an apostrophe to letters alone
 ELIDING = ("ca", "fr", "it", "oc")
 ELIDED = re.compile(r"(?i:(?<=\b[^\W\d_])|(?<=[aeou]ll)|(?<=qu)) ' (?=\d)")
@@ -147,10 +154,11 @@ def moses_detokenizer(lang: Optional[str]) -> Callable[[str], str]:
 
     **D**: Moses has rules for the apostrophes of English, French and Italian. Of other languages it
     would take each for a quote, and leave spaces: l' home, zo' n. One between letters is part of a
-    word where a language uses it so, and elsewhere where one of its sides has two letters at most;
-    where words begin or end in one, as of Dutch or Maltese, that is left to them. The parts of an
-    address and of a time are joined, too, and the ends of sentences in other scripts; typographic
-    quotes are joined to what they quote, and the sign of a currency is left where it is.
+    word where a language uses it so, and elsewhere where one of its sides has two letters at most,
+    or a single consonant where a quote is as likely there; where words begin or end in one, as of
+    Dutch or Maltese, that is left to them. The parts of an address and of a time are joined, too,
+    and the ends of sentences in other scripts; typographic quotes are joined to what they quote,
+    and the sign of a currency is left where it is.
     """
     from sacremoses import MosesDetokenizer
 
@@ -163,9 +171,8 @@ def moses_detokenizer(lang: Optional[str]) -> Callable[[str], str]:
     place, joined = PLACES.get(base, (r"(?!)", ""))
     places = re.compile(place)
 
-    apostrophe = None
-    if base not in WITH_APOSTROPHES:
-        apostrophe = INSIDE_WORDS if base in OF_WORDS else AT_SHORT_WORDS
+    kinds = {**dict.fromkeys(OF_WORDS, INSIDE_WORDS), **dict.fromkeys(WITH_QUOTES, NO_QUOTES)}
+    apostrophe = None if base in WITH_APOSTROPHES else kinds.get(base, AT_SHORT_WORDS)
 
     def detokenize(line: str) -> str:
         # the hyphen inside a word, in Google's tokens of WMT16
