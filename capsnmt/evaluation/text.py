@@ -75,7 +75,12 @@ QUOTES = re.compile("^['\"`\u201c-\u201e]+$")
 WITH_GUILLEMETS = ("ar", "be", "ca", "el", "es", "fa", "hy", "it", "pt", "ru", "uk", "vi")
 IN_GUILLEMETS = re.compile("(?<=\xab) | (?=\xbb)")
 BETWEEN_DIGITS = re.compile(r"(?<=\d) : (?=\d)")
-BEFORE_ENDS = re.compile(rf" (?=[{ENDS}])")
+# what ends a sentence, and signs that Moses' tokens have apart from the word before: Java™, km²;
+# 45°, and of 20 °C the unit
+SIGNS = "\u00ae\u00b2\u00b3\u00b9\u2032\u2033\u2070-\u2099\u2122"
+BEFORE_ENDS = re.compile(
+    rf" (?=[{ENDS}{SIGNS}])|(?<=\d) (?=\u00b0(?!\w| [CF]\b))|(?<=\u00b0) (?=[CF]\b)"
+)
 # what a tokeniser makes of an address: its parts end where a word follows a word. A question mark
 # belongs to it before NAME =, a colon before a port.
 ADDRESS = re.compile(

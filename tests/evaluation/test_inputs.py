@@ -79,6 +79,7 @@ def test_bpe_is_removed_as_fairseq_removes_it(kind: str, pieces: List[str]) -> N
         ("en", "He said “ hello ” and “ bye ” .", "He said “hello” and “bye”."),
         ("sv", "Han sa ” hej ” till henne .", "Han sa ”hej” till henne."),
         ("ru", "ОАО « Газпром » ( « Мир ! » ) .", "ОАО «Газпром» («Мир!»)."),
+        ("de", "Bei 20 ° C und 45 ° : 5 km ² Java ™ .", "Bei 20 °C und 45°: 5 km² Java™."),
         ("fr", "il dit « oui » .", "il dit « oui »."),
         ("fr", "l&apos; homme est là !", "l'homme est là !"),
         ("zh", "我们 去 Google 公司 ， 好 吗 ？", "我们去Google公司，好吗？"),
