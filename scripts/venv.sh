@@ -20,7 +20,7 @@ REPO=$(readlink -f "$(dirname "${BASH_SOURCE[0]}")/..")
 interpreters() {
   local version candidate
   for version in "$@"; do
-    for candidate in "python$version" python3 "${PYENV_ROOT:-$HOME/.pyenv}"/versions/"$version"*/bin/python; do
+    for candidate in "python$version" python3 "${PYENV_ROOT:-${HOME:-}/.pyenv}"/versions/"$version"*/bin/python; do
       if [ "$("$candidate" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)" = "$version" ]; then
         command -v "$candidate"
       fi

@@ -342,9 +342,14 @@ def test_an_environment_of_the_user_is_not_replaced(checkout: Path) -> None:
 
 
 def test_an_environment_is_made_by_the_python_of_an_active_one(bare: Path) -> None:
-    """The active one may be that which is made anew: its own Python would be gone."""
+    """The active one may be that which is made anew: its own Python would be gone.
+
+    A service of the system has no HOME.
+    """
     version = ".".join(map(str, sys.version_info[:2]))
-    given = ["bash", "-c", '. "$1"; find_python "$2"', "-", REPO / "scripts" / "venv.sh", version]
+    text = '. "$1"; find_python "$2"'
+    without = ["env", "-u", "HOME", "-u", "PYENV_ROOT", "bash", "-euc", text, "-"]
+    given = [*without, REPO / "scripts" / "venv.sh", version]
     done = ran(given, PATH=f"{bare.parent}{os.pathsep}{os.environ['PATH']}")
     assert done.stdout == f"{os.path.realpath(sys.executable)}\n"
 
