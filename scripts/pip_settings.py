@@ -30,8 +30,8 @@ def settings(lines: List[str]) -> Dict[str, str]:
     found: Dict[str, str] = {}
     for section in SECTIONS:
         for line in lines:
-            name, equals, value = line.partition("=")
-            if equals and name.startswith(f"{section}."):
+            name, _, value = line.partition("=")
+            if name.startswith(f"{section}.") and value not in ("", "''"):  # an empty one is none
                 found[name[len(section) + 1 :].replace("_", "-")] = str(ast.literal_eval(value))
     return found
 
@@ -59,6 +59,7 @@ if __name__ == "__main__":
     # pip's own rules say which file and which variable counts
     listed = subprocess.run(
         [sys.executable, "-m", "pip", "config", "list"],
+        env={**os.environ, "PIP_QUIET": "0"},  # or it lists nothing
         capture_output=True,
         encoding="utf-8",
         check=True,

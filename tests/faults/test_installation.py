@@ -135,7 +135,7 @@ def untold(
 TOLD: Dict[str, List[str]] = {
     "https": [
         "index-url = {there}/simple\ncert = {cert}",
-        "index-url = {there}/empty\nextra-index-url = {there}/simple\ncert = {cert}",
+        "index-url = {there}/empty\nextra-index-url = {there}/simple\ncert = {cert}\nquiet = 1",
         "no-index = true\nfind-links = {there}/simple/wanted/\ncert = {cert}",
         "index-url = {there}/simple\ntrusted-host = localhost",
     ],
@@ -156,7 +156,8 @@ def test_uv_installs_where_and_how_pip_would(
     scheme = "http" if "proxy" in told else "https"
     there = f"{scheme}://localhost:{index.server_port}"
     told = told.format(there=there, cert=folder / "own.pem")
-    check_installed(installs(bare, 'install "$PYTHON" wanted', told), bare)
+    # a variable that is empty is none
+    check_installed(installs(bare, 'install "$PYTHON" wanted', told, PIP_INDEX_URL=""), bare)
     assert index.agents  # type: ignore[attr-defined]
     assert all(agent.startswith("uv/") for agent in index.agents)  # type: ignore[attr-defined]
 
