@@ -202,7 +202,8 @@ install_project() {
 # logged COMMAND... : runs a part of the installation, and shows its stages; ends with the reason of a failure
 logged() {
   local log=${PYTHON%/bin/*}/installation.log
-  "$@" | tee -a "$log" | sed -u -n -E -e '/^!!/p' \
+  # with colours, which a variable may force, neither stages nor reasons would be found
+  { unset FORCE_COLOR CLICOLOR_FORCE && "$@"; } | tee -a "$log" | sed -u -n -E -e '/^!!/p' \
     -e 's/^ *(Resolved|Downloading|Building|Prepared|Installed|Collecting)/   \1/p' ||
     die "nothing could be installed: $(reason_in "$log") (all of it: $log); the same command tries again"
 }

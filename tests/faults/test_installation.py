@@ -192,8 +192,9 @@ def test_a_failure_is_one_line_with_the_reason_of_pip(
     there = f"https://localhost:{index.server_port}"
     told = f"index-url = {where.format(there=there)}\ncert = {folder / 'own.pem'}"
     words = f'logged install "$PYTHON" {package}'
-    done = installs(bare, words, told, PIP_RETRIES="1", UV_HTTP_RETRIES="0")
+    done = installs(bare, words, told, PIP_RETRIES="1", UV_HTTP_RETRIES="0", FORCE_COLOR="1")
     assert done.returncode == 1
+    assert "it does not say" not in done.stdout
     assert done.stderr.count("\n") == 1, done.stderr
     assert done.stderr.startswith("error: nothing could be installed: "), done.stderr
     assert reason in done.stderr
