@@ -48,7 +48,7 @@ if [ "$dry_run" ]; then
 else
   use_venv "$(default_host)" fairseq,demo
 fi
-export PYTHONPATH=$REPO${PYTHONPATH:+:$PYTHONPATH}
+export PYTHONPATH=$REPO
 
 # Two files of text for each set, prepared as a user's own.
 text=$output/text

@@ -59,7 +59,6 @@ lacks() {
 }
 
 cd "$work/empty"
-unset PYTHONPATH
 export OMP_NUM_THREADS=1
 run=$demo/baseline/seed-1
 head -n 20 "$demo/data/raw/test.de" >reference

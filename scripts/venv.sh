@@ -7,6 +7,9 @@
 
 # Modules are compiled when they are first imported, and only once.
 unset PYTHONDONTWRITEBYTECODE
+# What a shell tells another Python, as modules of clusters and ROS do, is not for that of an environment; with
+# CUDA_HOME fairseq's source builds kernels for a GPU, of which nothing here uses one.
+unset PYTHONPATH PYTHONHOME PYTHONOPTIMIZE PYTHONWARNINGS PYTHONINSPECT CUDA_HOME
 # An environment is where it is, and has versions without checksums: pip may be told otherwise.
 unset PIP_PREFIX PIP_ROOT
 export PIP_USER=0 PIP_REQUIRE_HASHES=0

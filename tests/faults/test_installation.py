@@ -285,13 +285,17 @@ def test_every_script_has_help_and_installs_nothing(name: str, checkout: Path) -
 
 
 def complete(checkout: Path, host: str = "") -> None:
-    """Give the checkout an environment that has all; its programs say how they are called."""
+    """Give the checkout an environment that has all; its programs say how they are called.
+
+    None goes with what another Python was told.
+    """
     stamp = ran(["bash", "-c", f"cat setup.py constraints{host}.txt | cksum"], checkout).stdout
     programs = checkout / f".venv{host}" / "bin"
     programs.mkdir(parents=True)
     (programs.parent / "installed").write_text(f"{stamp}fairseq,demo,dev\n", "utf-8")
+    ours = 'case "$PYTHONHOME$PYTHONPATH" in *elsewhere*) exit 9 ;; esac'
     for name in ("python", "ruff", "shellcheck", "shfmt"):
-        executable(programs / name, f'#!/bin/sh\necho "{name} $*"\n')
+        executable(programs / name, f'#!/bin/sh\n{ours}\necho "{name} $*"\n')
 
 
 def test_the_checks_take_the_cores_that_they_have_and_need_no_git(checkout: Path) -> None:
@@ -309,10 +313,12 @@ def test_the_checks_take_the_cores_that_they_have_and_need_no_git(checkout: Path
 def test_the_demo_goes_on_in_its_environment_where_its_python_is_no_longer_found(
     checkout: Path,
 ) -> None:
-    """As without the modules of a cluster that the first start was given."""
+    """As without the modules of a cluster that the first start had, or with another Python's."""
     complete(checkout)
     python_with(checkout, "sys.version_info = (3, 10, 1)")
-    done = environment_of(checkout, words=["scripts/demo.sh", "--quick", "--output", checkout])
+    words = ["scripts/demo.sh", "--quick", "--output", checkout]
+    of_another = {"PYTHONHOME": "/elsewhere", "PYTHONPATH": "/elsewhere"}
+    done = environment_of(checkout, words=words, **of_another)
     assert (done.returncode, done.stderr) == (0, "")
     assert "== installing" not in done.stdout
     assert "python -m capsnmt.report" in done.stdout
