@@ -255,13 +255,26 @@ def test_a_python_that_cannot_serve_is_one_line(
         python_with(checkout, changes)
     done = environment_of(checkout)
     is_refusal(done.returncode, done.stderr, *reasons, status=1)
-    if "version" in changes:
-        python = str(checkout / "bin" / "python3")
-        words = ["scripts/run_multi30k.sh", "--dry-run"]
-        done = environment_of(checkout, words=words, PYTHON=python)
-        named = (f"PYTHON={python}", "Python 3.9 to 3.14")
-        is_refusal(done.returncode, done.stderr, *named, status=1)
     assert not list(checkout.glob(".venv*"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ("sys.version_info = (3, 8, 1)", "is not Python 3.9 to 3.14"),
+        ("sys.version_info = (3, 15, 0)", "is not Python 3.9 to 3.14"),
+        ("sys.modules['torch'] = None", "has no torch"),
+    ],
+    ids=["too old", "too new", "nothing installed"],
+)
+def test_a_python_that_cannot_run_the_project_is_one_line(
+    changes: str, reason: str, checkout: Path
+) -> None:
+    python_with(checkout, changes)
+    python = str(checkout / "bin" / "python3")
+    words = ["scripts/run_multi30k.sh", "--dry-run"]
+    done = environment_of(checkout, words=words, PYTHON=python)
+    is_refusal(done.returncode, done.stderr, f"PYTHON={python} {reason}; name", status=1)
 
 
 SCRIPTS = sorted(
