@@ -107,11 +107,11 @@ reason_in() {
   echo "${reason:-it does not say}${connection:+ ($connection)}"
 }
 
-# builds_fairseq PYTHON : whether fairseq is built for this Python, of which there is no wheel, by torch's extensions
+# builds_fairseq PYTHON : whether fairseq is built for this Python, of which there is no wheel
 builds_fairseq() {
   "$1" -c 'import platform, sys
-wheels = sys.version_info < (3, 13) and sys.platform == "linux" and platform.machine() == "x86_64"
-sys.exit(wheels or sys.version_info < (3, 11))'
+wheels = (3, 11) <= sys.version_info < (3, 13) and sys.platform == "linux" and platform.machine() == "x86_64"
+sys.exit(wheels)'
 }
 
 # can_build PYTHON : ends with an error unless C++ with this Python's headers can be compiled
@@ -195,9 +195,11 @@ install_project() {
   local target=$1 extras=$2 options=("${@:3}")
   if builds_fairseq "$target"; then
     can_build "$target"
-    # It is built with the torch that it runs with: for a build of its own, pip and uv would fetch the newest.
-    logged install "$target" "${options[@]}" torch numpy cython setuptools wheel
-    options+=(--no-build-isolation)
+    if "$target" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
+      # The fork is built with the torch that it runs with: for a build of its own, pip and uv would fetch the newest.
+      logged install "$target" "${options[@]}" torch numpy cython setuptools wheel
+      options+=(--no-build-isolation)
+    fi
   fi
   logged install "$target" "${options[@]}" -e "${REPO}[$extras]"
 }
