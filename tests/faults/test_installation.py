@@ -22,6 +22,8 @@ from tests.support import PLUGIN, REPO
 pytestmark = pytest.mark.system
 # what tells pip and uv something, of which a test knows nothing
 OF_THE_MACHINE = re.compile(r"PIP_|UV_|.*_CA_BUNDLE$|SSL_CERT|.*_PROXY$|.*_proxy$")
+# and empty, so that the files of the system, such as /etc/pip.conf, tell pip nothing either
+NOT_OF_THE_MACHINE = "extra-index-url =\nfind-links =\nno-index =\nconstraint =\nproxy =\ncert ="
 UV = Path(sys.prefix, "bin", "uv")
 TOOLS = (
     *("bash", "cat", "cksum", "cut", "dirname", "env", "flock", "grep", "head", "mkdir", "mktemp"),
@@ -111,7 +113,7 @@ def installs(python: Path, words: str, told: str, **variables: str) -> subproces
     uninstall = [UV, "pip", "uninstall", "--quiet", "--python", python, "wanted"]
     subprocess.run(uninstall, check=True, capture_output=True)
     settings = python.parents[1] / "told.conf"
-    settings.write_text(f"[global]\n{told}\n", "utf-8")
+    settings.write_text(f"[DEFAULT]\n{NOT_OF_THE_MACHINE}\n[global]\n{told}\n", "utf-8")
     text = f'set -euo pipefail; . "$1"; PYTHON=$2; {words}'
     given = ["bash", "-c", text, "-", REPO / "scripts" / "venv.sh", python]
     return untold(given, PIP_CONFIG_FILE=str(settings), UV_NO_CACHE="1", **variables)
