@@ -10,13 +10,27 @@ from ctypes.util import find_library
 from pathlib import Path
 from typing import Dict, Optional
 
-CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-"""Those that this process may use: a job has some cores of its node."""
 # malloc.h
 M_TRIM_THRESHOLD = -1
 M_MMAP_MAX = -4
 KEPT_BYTES = 2**31 - 1
 """Free memory at the end of the heap above this is returned; the largest that ``mallopt`` takes."""
+
+
+def cores(limit: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
+    """Return how many this process may use: a job has some of its node, a container a share.
+
+    ``limit`` is the file of cgroup v2 with the time that a container has in each period.
+    """
+    seen = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        quota, period = map(int, limit.read_text("utf-8").split())
+    except (OSError, ValueError):  # no limit
+        return seen
+    return min(seen, -(-quota // period))
+
+
+CORES = cores()
 
 
 @functools.cache
@@ -80,3 +94,7 @@ def processor() -> str:
     """Return the name of the processor; Python alone does not know it on Linux."""
     named = re.search(r"(?m)^model name\s*:[ \t]*(.*\S)", cpu_info())
     return named[1] if named else platform.processor() or platform.machine() or "unknown"
+
+
+if __name__ == "__main__":
+    print(CORES)

@@ -23,7 +23,7 @@ helps "$self" "$@"
 tasks=scan_length,scan_jump,copy,reversal rows=all seeds=1,2,3,4,5,6,7,8,9,10
 max_update="" output=runs/composition jobs="" keep="" dry_run=""
 parse "--tasks= --rows= --seeds= --max-update= --output= --jobs= --keep= --dry-run" "$@"
-jobs=${jobs:-$(env -u OMP_NUM_THREADS nproc)}
+jobs=${jobs:-$("$PYTHON" -m capsnmt.machine)}
 number --jobs
 settings=(--dataset composition --rows "$rows" --seeds "$seeds" --cpu --threads 1 --jobs "$jobs")
 if [ "$max_update" ]; then

@@ -90,8 +90,7 @@ if [ "$gpu" ]; then
   [ "$dataset" != multi30k ] || max_update=${max_update:-8000}
   settings=(--gpus 1)
 else
-  # nproc takes OMP_NUM_THREADS for the number of cores
-  max_update=${max_update:-$updates} output=${output:-$folder} jobs=${jobs:-$(env -u OMP_NUM_THREADS nproc)}
+  max_update=${max_update:-$updates} output=${output:-$folder} jobs=${jobs:-$("$PYTHON" -m capsnmt.machine)}
   settings=(--cpu --threads "$threads" --set precision=auto "${smaller[@]}")
 fi
 settings+=(--output "$output" --jobs "$jobs" ${data:+--data "$data"})

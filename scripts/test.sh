@@ -52,7 +52,7 @@ if [ "$host" = main ]; then # the linters say the same on both
 fi
 echo "== doctests and tests on the $host host"
 # One thread a process. One process more than there are cores: the tests often wait for commands.
-workers=$(($(env -u OMP_NUM_THREADS nproc) + 1))
+workers=$(($("$PYTHON" -m capsnmt.machine) + 1))
 status=0
 OMP_NUM_THREADS=1 "$PYTHON" -m pytest --doctest-modules -n "$workers" --dist worksteal \
   "${places[@]}" "${chosen[@]}" "$@" || status=$?

@@ -15,6 +15,7 @@ from typing import Dict, Iterator, List, Optional, Sequence
 
 import pytest
 
+from capsnmt.machine import cores
 from tests.commands import is_refusal
 from tests.interpreter import executable, ran
 from tests.support import PLUGIN, REPO
@@ -27,7 +28,7 @@ NOT_OF_THE_MACHINE = "extra-index-url =\nfind-links =\nno-index =\nconstraint =\
 UV = Path(sys.prefix, "bin", "uv")
 TOOLS = (
     *("bash", "cat", "cksum", "cut", "dirname", "env", "flock", "grep", "head", "mkdir", "mktemp"),
-    *("mv", "nproc", "readlink", "rm", "sed", "tail", "tee"),
+    *("mv", "readlink", "rm", "sed", "tail", "tee"),
 )
 
 
@@ -303,13 +304,14 @@ def test_every_script_has_help_and_installs_nothing(name: str, checkout: Path) -
 def complete(checkout: Path, host: str = "") -> None:
     """Give the checkout an environment that has all; its programs say how they are called.
 
-    None goes with what another Python was told.
+    None goes with what another Python was told, and the machine has 41 cores.
     """
     stamp = ran(["bash", "-c", f"cat setup.py constraints{host}.txt | cksum"], checkout).stdout
     programs = checkout / f".venv{host}" / "bin"
     programs.mkdir(parents=True)
     (programs.parent / "installed").write_text(f"{stamp}fairseq,demo,dev\n", "utf-8")
-    ours = 'case "$PYTHONHOME$PYTHONPATH" in *elsewhere*) exit 9 ;; esac'
+    ours = 'case "$PYTHONHOME$PYTHONPATH" in *elsewhere*) exit 9 ;; esac\n'
+    ours += '[ "$2" != capsnmt.machine ] || { echo 41 && exit; }'
     for name in ("python", "ruff", "shellcheck", "shfmt"):
         executable(programs / name, f'#!/bin/sh\n{ours}\necho "{name} $*"\n')
 
@@ -318,12 +320,20 @@ def test_the_checks_take_the_cores_that_they_have_and_need_no_git(checkout: Path
     """Programs of an environment that was moved run what is in the old place, which is said."""
     complete(checkout)
     (checkout / ".venv" / "setup.cfg").write_text("[egg_info]\negg_base=/old/.venv\n", "utf-8")
-    (checkout / "bin" / "nproc").unlink()
-    executable(checkout / "bin" / "nproc", "#!/bin/sh\necho 41\n")
     done = environment_of(checkout, words=["scripts/test.sh"])
     is_refusal(done.returncode, done.stderr, "was made as /old/.venv", "remove it", status=0)
     for found in ("python -m mypy\n", "scripts/flags.sh", " -n 42 "):
         assert found in done.stdout
+
+
+def test_the_cores_of_a_container_are_those_that_its_time_suffices_for(tmp_path: Path) -> None:
+    """Of a node with 64, docker run --cpus 2 shows all: 65 processes of tests need its memory."""
+    limit = tmp_path / "cpu.max"
+    found = [cores(limit)]
+    for text in ("max 100000", "99999999 100000", "20000 100000"):
+        limit.write_text(f"{text}\n", "utf-8")
+        found.append(cores(limit))
+    assert found == [found[0]] * 3 + [1]
 
 
 def test_the_demo_goes_on_in_its_environment_where_its_python_is_no_longer_found(
