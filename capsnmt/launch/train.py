@@ -111,11 +111,13 @@ def train(cfg: Any) -> None:
     request, received = Path(cfg.checkpoint.save_dir) / STOP_FILE, [0]
     for signum in SIGNALS:
         signal.signal(signum, lambda number, _: received.append(number))
+    root = logging.getLogger()
+    root.setLevel(min(root.level, logging.INFO))  # whatever LOGLEVEL says: it is read
     log_file, cfg.common.log_file = cfg.common.log_file, None
     if log_file is not None:
         statistics = logging.FileHandler(log_file, encoding="utf-8", delay=True)
         statistics.addFilter(lambda record: record.getMessage().startswith('{"'))
-        logging.getLogger().addHandler(statistics)
+        root.addHandler(statistics)
     after_update = fairseq_train.validate_and_save
     count = restore_patience(cfg.checkpoint)
     if 0 < cfg.checkpoint.patience <= count.get("num_runs", 0):

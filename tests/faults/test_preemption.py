@@ -206,6 +206,7 @@ def test_two_processes_by_torchrun_stop_when_one_is_asked(
     prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("TMPDIR", str(tmp_path))  # torchrun leaves a folder
+    monkeypatch.setenv("LOGLEVEL", "ERROR")  # of fairseq: it leaves out what it was asked for
     with started(LAUNCHER, [*long_row(prepared, tmp_path), "--cpu", "2"]) as running:
         assert running.reaches("  update 2/"), running.errors
         os.kill(rank(running, 1), signal.SIGUSR1)
