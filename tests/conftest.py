@@ -15,6 +15,8 @@ import pytest
 from tests.interpreter import server, servers
 from tests.real_data import library
 
+# what a shell tells other programs: how they log, print and allocate memory
+OF_THE_SHELL = ("FORCE_COLOR", "GLIBC_TUNABLES", "LOGLEVEL", "MALLOC_")
 BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 
 
@@ -54,6 +56,8 @@ def pytest_configure(config: pytest.Config) -> None:
     Random examples are the same each time, and none has a deadline, which load would break.
     What commands are forked from is started here for all workers, which inherit its address.
     """
+    for name in [each for each in os.environ if each.startswith(OF_THE_SHELL)]:
+        del os.environ[name]
     gc.disable()
     with suppress(ImportError):  # of some environments
         hypothesis = importlib.import_module("hypothesis")
