@@ -40,6 +40,12 @@ check_types_and_shell() {
   "$bin/shfmt" -i 2 -ci -d "${shell_files[@]}"
 }
 
+# The tests write programs, which a temporary folder may not let run (noexec).
+program=$(mktemp)
+chmod +x "$program"
+"$program" 2>/dev/null || { TMPDIR=${bin%/*}/tmp && export TMPDIR && mkdir -p "$TMPDIR"; }
+rm -f "$program"
+
 checks=""
 if [ "$host" = main ]; then # the linters say the same on both
   echo "== ruff"

@@ -27,8 +27,8 @@ OF_THE_MACHINE = re.compile(r"PIP_|UV_|.*_CA_BUNDLE$|SSL_CERT|.*_PROXY$|.*_proxy
 NOT_OF_THE_MACHINE = "extra-index-url =\nfind-links =\nno-index =\nconstraint =\nproxy =\ncert ="
 UV = Path(sys.prefix, "bin", "uv")
 TOOLS = (
-    *("bash", "cat", "cksum", "cut", "dirname", "env", "flock", "grep", "head", "mkdir", "mktemp"),
-    *("mv", "readlink", "rm", "sed", "tail", "tee"),
+    *("bash", "cat", "chmod", "cksum", "cut", "dirname", "env", "flock", "grep", "head"),
+    *("mkdir", "mktemp", "mv", "readlink", "rm", "sed", "tail", "tee"),
 )
 
 
@@ -317,13 +317,19 @@ def complete(checkout: Path, host: str = "") -> None:
 
 
 def test_the_checks_take_the_cores_that_they_have_and_need_no_git(checkout: Path) -> None:
-    """Programs of an environment that was moved run what is in the old place, which is said."""
+    """Programs of an environment that was moved run what is in the old place, which is said.
+
+    A program that chmod leaves as it is stands for a temporary folder that lets none run.
+    """
     complete(checkout)
+    (checkout / "bin" / "chmod").unlink()
+    executable(checkout / "bin" / "chmod", "#!/bin/sh\n")
     (checkout / ".venv" / "setup.cfg").write_text("[egg_info]\negg_base=/old/.venv\n", "utf-8")
     done = environment_of(checkout, words=["scripts/test.sh"])
     is_refusal(done.returncode, done.stderr, "was made as /old/.venv", "remove it", status=0)
     for found in ("python -m mypy\n", "scripts/flags.sh", " -n 42 "):
         assert found in done.stdout
+    assert (checkout / ".venv" / "tmp").is_dir()
 
 
 def test_the_cores_of_a_container_are_those_that_its_time_suffices_for(tmp_path: Path) -> None:
