@@ -3,6 +3,7 @@
 import gc
 import importlib
 import itertools
+import locale
 import os
 import shutil
 import sys
@@ -58,6 +59,10 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     for name in [each for each in os.environ if each.startswith(OF_THE_SHELL)]:
         del os.environ[name]
+    try:
+        locale.setlocale(locale.LC_CTYPE, "")
+    except locale.Error:  # this machine lacks it, as every bash would say
+        os.environ.pop("LC_ALL", None)
     gc.disable()
     with suppress(ImportError):  # of some environments
         hypothesis = importlib.import_module("hypothesis")
