@@ -15,6 +15,7 @@ from capsnmt.modules.layer_aggregation.transparent import BlockAttention
 from capsnmt.modules.multi_layer_attention import MultiLayerAttention
 from capsnmt.modules.overrides import inherits
 from capsnmt.modules.surface_fusion import SurfaceAttention
+from capsnmt.routing.tracing import is_traced
 
 IncrementalState = Dict[str, Cache]
 PROJECTIONS = ("k_proj", "v_proj", "q_proj", "out_proj")
@@ -83,8 +84,8 @@ class Hosted(FairseqIncrementalState):
             incremental_state: fairseq's decoding cache; None for a full pass.
             need_weights: also return the attention weights, averaged over heads.
             static_kv: part of the host's signature: an attention knows it.
-            attn_mask: ``[L, K]``, added to the scores. Between the queries themselves, without
-                padding, it must hide the later ones and nothing else.
+            attn_mask: ``[L, K]``, added to the scores. That of our decoder says ``is_causal``: it
+                hides the later positions and nothing else, and so need not be read.
             need_head_weights: return the weights of each head instead of their mean.
 
         Returns:
@@ -102,7 +103,7 @@ class Hosted(FairseqIncrementalState):
             attn_mask,
             cache,
             need_weights or need_head_weights,
-            is_causal=attn_mask is not None and self.role == "dec-self",
+            is_causal=not is_traced() and getattr(attn_mask, "is_causal", False),
         )
         if weights is None:
             return output, None

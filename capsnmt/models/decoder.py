@@ -12,6 +12,7 @@ from capsnmt.models.layers import TransformerDecoderLayer
 from capsnmt.models.precision import autocast_of
 from capsnmt.models.stacks import Stack, attention_masks, kept_layers, reads_padding, run_layer
 from capsnmt.modules.overrides import inherits
+from capsnmt.routing.tracing import is_traced
 
 
 class TransformerDecoder(Stack, TransformerDecoderBase):
@@ -78,6 +79,8 @@ class TransformerDecoder(Stack, TransformerDecoderBase):
         hides = padding
         if incremental_state is None and not full_context_alignment:
             future = self.buffered_future_mask(x)
+            if not is_traced():  # a graph has a mask of padding, and reads both
+                future.is_causal = True  # which no mask of a user's own loop over the layers says
             hides = padding[:, :-1] & ~padding[:, 1:]  # a word sees no padding on its right
         masked = self.cross_self_attention or reads_padding(hides)
         # with a mask of padding, attention also reads what else hides or changes scores

@@ -1,11 +1,13 @@
 """Limit cases: where the model, or a mechanism, must be fairseq's Transformer."""
 
+import copy
 import functools
 from typing import Any, Callable, NamedTuple, Sequence, Tuple
 
 import fairseq.models
 import pytest
 import torch
+from fairseq.models.transformer import TransformerDecoderBase
 
 from capsnmt.modules.multi_layer_attention import VARIANTS
 from capsnmt.modules.shortcuts import SHORTCUTS
@@ -123,9 +125,14 @@ def with_own_mask(model: torch.nn.Module, owner: str) -> torch.nn.Module:
 
     of_layer = "layer" in owner
     name = "self_attn_mask" if of_layer else "attn_mask"
-    if owner == "decoder":
-        original = model.decoder.buffered_future_mask
-        model.decoder.buffered_future_mask = lambda x: masked(original(x))
+    if owner in ("decoder", "loop"):
+        original, changed = model.decoder.buffered_future_mask, model.decoder
+        if owner == "loop":  # over the layers, as a copy of the host's in a derived class
+            changed = copy.copy(model.decoder)
+            model.decoder.extract_features_scriptable = functools.partial(
+                TransformerDecoderBase.extract_features_scriptable, changed
+            )
+        changed.buffered_future_mask = lambda x: masked(original(x))
         return model
     for part in (layer if of_layer else layer.self_attn for layer in model.decoder.layers):
         if "hook" in owner:
@@ -137,7 +144,9 @@ def with_own_mask(model: torch.nn.Module, owner: str) -> torch.nn.Module:
 
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("lengths", [(5, 5), (5, 3)], ids=str)
-@pytest.mark.parametrize("owner", ["decoder", "layer", "attention", "layer hook", "attention hook"])
+@pytest.mark.parametrize(
+    "owner", ["decoder", "loop", "layer", "attention", "layer hook", "attention hook"]
+)
 def test_a_mask_of_a_users_own_hides_and_learns_what_it_does_with_the_host(
     owner: str, lengths: Sequence[int], training: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
