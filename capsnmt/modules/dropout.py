@@ -18,7 +18,7 @@ class Dropout(nn.Dropout):
         """Return the probability with which a feature is dropped now."""
         return float(self.p) if self.training else 0.0
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Drop features of ``x`` in training."""
+    def forward(self, x: Tensor, inplace: bool = False) -> Tensor:
+        """Drop features of ``x`` in training; ``inplace`` is fairseq's, and saves nothing here."""
         p = self.rate()
         return x if p == 0 else SHORTCUTS.dropout(x, p)

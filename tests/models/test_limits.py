@@ -8,7 +8,9 @@ import fairseq.models
 import pytest
 import torch
 from fairseq.models.transformer import TransformerDecoderBase
+from fairseq.modules.dynamic_convolution import DynamicConv1dTBC
 
+from capsnmt.models.layers import TransformerEncoderLayer
 from capsnmt.modules.multi_layer_attention import VARIANTS
 from capsnmt.modules.shortcuts import SHORTCUTS
 from scripts.workload import learned_parameters
@@ -185,6 +187,18 @@ def test_a_users_layer_gets_the_padding_of_the_source_as_the_hosts_does(side: st
             derive(layer, own)
         found.append(forward(model, *INPUTS)[batch(INPUTS[1], left_pad=False).ne(PAD)])
     torch.testing.assert_close(*found, atol=1e-5, rtol=1e-5)
+
+
+class Convolved(TransformerEncoderLayer):
+    def build_fc1(self, width: int, *others: Any) -> torch.nn.Module:
+        convolution = DynamicConv1dTBC(width, 3, padding_l=1, num_heads=4, weight_dropout=0.1)
+        return torch.nn.Sequential(convolution, super().build_fc1(width, *others))
+
+
+def test_a_users_layer_may_have_the_hosts_convolutions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their dropout, which is replaced as that of all layers, gets an argument more."""
+    monkeypatch.setattr("capsnmt.models.encoder.TransformerEncoderLayer", Convolved)
+    assert forward(build(PLAIN).train(), *INPUTS).isfinite().all()
 
 
 @pytest.mark.parametrize("path", ["encoder.forward", "decoder.extract_features"])
