@@ -2,6 +2,7 @@
 
 from typing import Any, Dict, Optional, Tuple
 
+import torch
 from fairseq.incremental_decoding_utils import FairseqIncrementalState
 from fairseq.modules import FairseqDropout, MultiheadAttention
 from fairseq.modules.quant_noise import quant_noise
@@ -72,6 +73,7 @@ class Hosted(FairseqIncrementalState):
         need_weights: bool = True,
         static_kv: bool = False,
         attn_mask: Optional[Tensor] = None,
+        before_softmax: bool = False,
         need_head_weights: bool = False,
     ) -> Tuple[Tensor, Optional[Tensor]]:
         """Attend as fairseq's ``MultiheadAttention``, whose keys and values are one sequence here.
@@ -91,7 +93,16 @@ class Hosted(FairseqIncrementalState):
         Returns:
             The output ``[L, B, d]`` and the weights: ``[B, L, K]``, or ``[H, B, L, K]`` with
             ``need_head_weights``, or None.
+
+        Raises:
+            ValueError: the value is not the key, or ``before_softmax``.
         """
+        same = value is None or value is key or torch.equal(value, key)
+        if before_softmax or not same:
+            raise ValueError(
+                "an attention of capsnmt reads keys and values from one sequence, and returns no "
+                "scores: give the key as value, without before_softmax"
+            )
         cache = None
         if incremental_state is not None:
             cache = self._get_input_buffer(incremental_state)

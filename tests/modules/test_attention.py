@@ -213,6 +213,16 @@ def test_a_mask_may_be_boolean_and_what_it_hides_is_never_left_to_a_flag(kind: s
         Attention.forward(module, x, is_causal=True)
 
 
+@pytest.mark.parametrize(
+    "refused", [{"value": FUTURE}, {"before_softmax": True}], ids=["value", "scores"]
+)
+def test_what_an_attention_of_fairseq_does_otherwise_is_refused(refused: Dict[str, Any]) -> None:
+    module, x = plain(), numbers(LENGTH, 2, WIDTH)
+    torch.testing.assert_close(module(x, x, x.clone()), module(x, x, x))
+    with pytest.raises(ValueError, match="keys and values from one sequence"):
+        module(x, x, **{"value": x, **refused})
+
+
 @pytest.mark.parametrize("name", ATTENTIONS)
 def test_no_sentences_have_no_output(name: str) -> None:
     module, query, memory = attention(name)
