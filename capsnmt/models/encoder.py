@@ -137,7 +137,7 @@ class TransformerEncoder(Stack, TransformerEncoderBase):
         moves. ``beam``, once there is one, has as many rows as a sentence has hypotheses.
         """
         sentences = encoder_out["encoder_out"][0].size(1)
-        repeats = new_order.size(0) // sentences
+        repeats = new_order.size(0) // max(1, sentences)
         if repeats > 1 and not self.repeats_sentences and "beam" not in encoder_out:
             places = torch.arange(sentences, device=new_order.device)
             if torch.equal(new_order, places.repeat_interleave(repeats)):

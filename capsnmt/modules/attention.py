@@ -258,7 +258,8 @@ class Attention(nn.Module):
         if not self.cross:
             return (q, *append(cache, k, v, key_padding_mask))
         if not isinstance(cache, Slots):
-            cache["beam"] = k.new_empty(k.size(0), q.size(0) // max(1, k.size(0)), 0)
+            beam = q.size(0) // k.size(0) if k.size(0) else 1
+            cache["beam"] = k.new_empty(k.size(0), beam, 0)
         return (q, *keep(cache, k, v, key_padding_mask))
 
     def attend(

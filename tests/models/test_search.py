@@ -208,10 +208,10 @@ def test_a_batch_is_reordered_as_by_the_host_and_copied_only_if_it_changes() -> 
     """Test it by sentences: each is kept once for its hypotheses."""
     encoder = flagged("--mlmha", "M-10").encoder
     ours, hosts = (encoder(**encoder_input(SOURCES)) for _ in range(2))
-    # two hypotheses each; of one sentence they change places; a sentence ends; one is repeated
+    # two hypotheses each; of one sentence they change places; one ends; one is repeated; none
     orders = [[0, 0, 1, 1, 2, 2, 3, 3], [1, 1, 2, 3, 5, 4, 6, 6], [0, 1, 4, 5, 6, 7], [2, 2, 0, 1]]
     copied = []
-    for order in map(torch.tensor, orders):
+    for order in map(torch.LongTensor, [*orders, [], []]):
         before = ours["encoder_out"][0]
         ours = encoder.reorder_encoder_out(ours, order)
         copied.append(ours["encoder_out"][0] is not before)
@@ -221,4 +221,4 @@ def test_a_batch_is_reordered_as_by_the_host_and_copied_only_if_it_changes() -> 
             dim = 1 if name == "encoder_out" else 0
             repeated = [one.repeat_interleave(2, dim) for one in ours[name]]
             assert all(one.equal(other) for one, other in zip(repeated, tensors))
-    assert copied == [False, False, True, True]
+    assert copied == [False, False, True, True, True, False]

@@ -231,6 +231,7 @@ def test_no_sentences_have_no_output(name: str) -> None:
     state: Dict[str, Any] = {}  # of two steps
     for _ in range(2 if name in VARIANTS else 0):
         assert module(*given, given[1], None, state)[0].shape == given[0].shape
+        module.reorder_incremental_state(state, torch.arange(0))
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
