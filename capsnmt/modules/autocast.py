@@ -34,7 +34,9 @@ def cpu_flags() -> List[str]:
 
 
 def autocast_dtype(device_type: str) -> Optional[torch.dtype]:
-    """Return the precision of matrix products under autocast; None where it is off."""
+    """Return the precision of matrix products under autocast; None where there is none."""
+    if device_type == "meta":
+        return None
     if hasattr(torch, "get_autocast_dtype"):
         on = torch.is_autocast_enabled(device_type)
         return torch.get_autocast_dtype(device_type) if on else None

@@ -6,7 +6,6 @@ depends on whether there is a Triton, and on what it has failed on before. A lau
 that is no view; a fused attention is one, and its gradient three.
 """
 
-import contextlib
 import weakref
 from typing import Any, List, Sequence, Set, Tuple
 
@@ -19,8 +18,6 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from capsnmt.models import encoder
-from capsnmt.modules import autocast
 from tests.counting import WAITING
 from tests.support import CAPSULES, EVERYWHERE, NORM, parse, task_of
 
@@ -118,15 +115,6 @@ class Work(TorchDispatchMode):
         weakref.finalize(storage, free)
 
 
-@pytest.fixture
-def no_autocast(monkeypatch: pytest.MonkeyPatch) -> None:
-    """torch has no autocast of ``meta`` tensors."""
-    monkeypatch.setattr(torch, "autocast", lambda *args, **settings: contextlib.nullcontext())
-    # not torch's function, which a compiler that starts meanwhile would take for another
-    for module in (autocast, encoder):
-        monkeypatch.setattr(module, "autocast_dtype", lambda device_type: None)
-
-
 def update_of(
     flags: Sequence[str], length: int, source_padded: bool, target_padded: bool = False
 ) -> Tuple[Work, Attentions, float]:
@@ -148,9 +136,6 @@ def update_of(
         kept = work.bytes / 2**30
         loss.backward()
     return work, attentions, kept
-
-
-pytestmark = pytest.mark.usefixtures("no_autocast")
 
 
 @pytest.mark.parametrize("flags", ALLOWED, ids=" ".join)
