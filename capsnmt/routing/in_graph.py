@@ -64,7 +64,7 @@ def register(operator: str, kernel: Kernel, equations: Function) -> None:
         return [each.contiguous() for each in found if each is not None]
 
     def gradient_shapes(*given: Any, **_: Any) -> List[Tensor]:
-        return [torch.empty_like(each) for each in given[results:] if learns(each)]
+        return [each.new_empty(each.shape) for each in given[results:] if learns(each)]
 
     def keep(ctx: Any, inputs: Any, keyword_only_inputs: Dict[str, Any], output: Any) -> None:
         ctx.chosen = keyword_only_inputs
