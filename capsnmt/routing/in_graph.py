@@ -13,7 +13,7 @@ from torch import Tensor
 
 from .backend import Function, Kernel, allows, backend_obstacle
 from .inputs_kept import gradients_by
-from .tracing import is_compiled
+from .tracing import is_compiled, is_transformed
 
 KERNELS: Dict[str, List[Tuple[str, Kernel]]] = {}
 """Operator -> the operations of its kernels, and the kernels, in the order of the operator."""
@@ -113,7 +113,12 @@ def operation_for(
 
 
 def chosen(operator: str, backend: str, device_type: str, dtype: torch.dtype) -> Optional[str]:
-    """Return the name of the first operation that the backend allows, of votes of any shape."""
+    """Return the name of the first operation that the backend allows, of votes of any shape.
+
+    There is none in ``torch.func``, which derives no operation of one's own.
+    """
+    if is_transformed():
+        return None
     for name, kernel in KERNELS[operator]:
         if (
             allows(backend, kernel)

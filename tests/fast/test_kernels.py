@@ -307,5 +307,9 @@ def test_a_graph_of_torch_compile_calls_the_kernels_and_computes_the_same(name):
             found = torch.compile(route, backend=backend_, fullgraph=True, dynamic=True)(given)
         found = [*found, *torch.autograd.grad(found, given, cotangents)]
         assert all(map(torch.equal, found, expected))
+    derived = torch.func.grad(lambda given: sum(each.square().sum() for each in route(given)))
+    with torch.device(DEVICE):
+        found = torch.compile(derived, backend="aot_eager")(given.detach())
+        torch.testing.assert_close(found, derived(given.detach()))
     operation = f"{name.split(',')[0]}_{BACKEND}"
     assert any(operation in str(node.target) for node in graphs[0].graph.nodes)
