@@ -182,6 +182,11 @@ def test_low_precision_votes_are_routed_in_fp32(name, dtype):
         torch.testing.assert_close(one, other, rtol=2 * resolution, atol=1e-4 * size)
 
 
+def test_capsules_of_half_precision_are_finite():
+    votes = torch.full((1, 8, 1, 1), 1e4, dtype=LOW[0])  # inverted routing adds them up
+    assert_finite(*run(OPERATORS["inverted_routing"], [votes], 1, BACKEND))
+
+
 def test_costs_may_have_another_dtype_than_the_votes():
     votes = random(2, 4, 6, 1)
     low = LOW[0]

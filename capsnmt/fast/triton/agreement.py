@@ -25,6 +25,7 @@ from .tile import (
     pair_offsets,
     pairs_in_range,
     reciprocal,
+    rounded,
     softmax_gradient,
     softmax_over_outputs,
     store_votes,
@@ -33,7 +34,6 @@ from .tile import (
 )
 
 LAYER_NORM_EPSILON = tl.constexpr(EPSILON)
-LARGEST_HALF = tl.constexpr(torch.finfo(torch.float16).max)
 
 
 class Agreement(NamedTuple):
@@ -246,16 +246,14 @@ def forward_kernel(
     out = capsules_of(preactivation(C, V, NORMALISE), D, D_PAD, INVERTED)
     tl.store(
         capsules + token * N * D + capsule_offsets(D, N_PAD, D_PAD),
-        out,
+        rounded(out, capsules),
         mask=capsules_in_range(N, D, N_PAD, D_PAD),
     )
     if logits is not None:
         b = tl.sum((O + out)[None, :, :] * V, 2)
-        if logits.dtype.element_ty == tl.float16:
-            b = tl.minimum(tl.maximum(b, -LARGEST_HALF), LARGEST_HALF)
         tl.store(
             logits + token * I * N + pair_offsets(N, I_PAD, N_PAD, RUN),
-            b,
+            rounded(b, logits),
             mask=pairs_in_range(I, N, I_PAD, N_PAD),
         )
 

@@ -21,6 +21,7 @@ MASS_FLOOR = tl.constexpr(MASS)
 TINY = tl.constexpr(torch.finfo(torch.float32).tiny)
 LOWEST = tl.constexpr(torch.finfo(torch.float32).min)
 BOUND = tl.constexpr(torch.finfo(torch.float32).max ** 0.25)
+LARGEST_HALF = tl.constexpr(torch.finfo(torch.float16).max)
 LOG2_E = tl.constexpr(math.log2(math.e))
 INTERPRETED = tl.constexpr(interprets())
 
@@ -99,6 +100,14 @@ def capsules_in_range(N, D, N_PAD: tl.constexpr, D_PAD: tl.constexpr):
 def load_tile(pointer, mask):
     """Load in fp32; 0 where masked."""
     return tl.load(pointer, mask=mask, other=0.0).to(tl.float32)
+
+
+@triton.jit
+def rounded(x, pointer):
+    """Return what is stored there: in fp16, within its range (numerics.rounded); NaN stays."""
+    if pointer.dtype.element_ty == tl.float16:
+        x = tl.where(x > LARGEST_HALF, LARGEST_HALF, tl.where(x < -LARGEST_HALF, -LARGEST_HALF, x))
+    return x
 
 
 @triton.jit

@@ -13,9 +13,9 @@ import triton.language as tl
 from torch import Tensor
 from torch.nn import functional as F
 
-from .agreement import LARGEST_HALF, squash, squash_gradient
+from .agreement import squash, squash_gradient
 from .launch import padded
-from .tile import load_tile, softmax_gradient, softmax_over_outputs
+from .tile import load_tile, rounded, softmax_gradient, softmax_over_outputs
 
 RUN = tl.constexpr(8)
 """Keys that a thread reads at once. Rows are padded to a multiple of it, as most sums are over
@@ -152,9 +152,7 @@ def forward_kernel(
     n = tl.arange(0, N_PAD)
     for i in range(I):
         b = tl.sum(O * votes_of(i, votes, N, width, real, N_PAD, D_PAD), 1)
-        if logits.dtype.element_ty == tl.float16:
-            b = tl.minimum(tl.maximum(b, -LARGEST_HALF), LARGEST_HALF)
-        tl.store(logits + (sentence * I + i) * N + n, b, mask=n < N)
+        tl.store(logits + (sentence * I + i) * N + n, rounded(b, logits), mask=n < N)
 
 
 @triton.jit(do_not_specialize=["N", "D", "RUNS"])
