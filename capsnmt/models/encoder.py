@@ -49,7 +49,7 @@ class TransformerEncoder(Stack, TransformerEncoderBase):
         return aggregates or self.num_sources > 1 or self.masked_source > 0
 
     def build_encoder_layer(self, cfg: Any) -> nn.Module:
-        return TransformerEncoderLayer(cfg, next(self.numbers))
+        return TransformerEncoderLayer(cfg, next(self.numbers), self.return_fc)
 
     def train(self, mode: bool = True) -> "TransformerEncoder":
         if mode and self.masked_source:
@@ -107,12 +107,14 @@ class TransformerEncoder(Stack, TransformerEncoderBase):
         mask = masks[0] if masks else None
         x = (x * (1 - padding.unsqueeze(-1).type_as(x))).transpose(0, 1)
         states: List[Tensor] = [x]
+        fc_results: List[Tensor] = []
         below: List[Tensor] = []
         if self.connection is not None:
             x = self.connection.follow(x, below)
         kept = kept_layers(len(self.layers), float(self.encoder_layerdrop), self.training)
         for layer, runs in zip(self.layers, kept):
-            (x,) = run_layer(layer, runs, self.connection, below, x, mask)
+            x, *fc_result = run_layer(layer, runs, self.connection, below, x, mask)
+            fc_results += fc_result if return_all_hiddens else []
             if not (return_all_hiddens or self.reads_all_layers):
                 states.clear()
             states.append(x)
@@ -122,7 +124,7 @@ class TransformerEncoder(Stack, TransformerEncoderBase):
             "attention_mask": [*masks, padding],
             "encoder_embedding": [embedding],
             "encoder_states": states if return_all_hiddens else [],
-            "fc_results": [],
+            "fc_results": fc_results,
             "src_tokens": [],
             "src_lengths": [(~padding).sum(dim=1, dtype=torch.int32).reshape(-1, 1)],
         }

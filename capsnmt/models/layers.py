@@ -177,8 +177,8 @@ class TransformerEncoderLayer(HostLayer, TransformerEncoderLayerBase):
     # routed layer does not have. Without the copies the fast path stays off.
     _load_from_state_dict = nn.Module._load_from_state_dict
 
-    def __init__(self, cfg: Any, number: int) -> None:
-        super().__init__(cfg, number)
+    def __init__(self, cfg: Any, number: int, return_fc: bool = False) -> None:
+        super().__init__(cfg, number, return_fc=return_fc)
         for name in FAST_PATH_COPIES:
             self._parameters.pop(name, None)
         self.BT_version = False

@@ -201,6 +201,19 @@ def test_a_users_layer_may_have_the_hosts_convolutions(monkeypatch: pytest.Monke
     assert forward(build(PLAIN).train(), *INPUTS).isfinite().all()
 
 
+def test_an_encoder_hands_over_what_the_feed_forward_networks_of_its_layers_return() -> None:
+    """Of a class derived to learn from them, as data2vec does (``return_fc``)."""
+    found = []
+    for model in (build(PLAIN), stock()):
+        made = model.encoder
+        own = type(made)(made.cfg, made.dictionary, made.embed_tokens, return_fc=True).eval()
+        own.load_state_dict(made.state_dict())
+        results = own(**encoder_input(sentences(5, 5)), return_all_hiddens=True)["fc_results"]
+        assert len(results) == len(own.layers)
+        found.append(results)
+    torch.testing.assert_close(*found, atol=1e-5, rtol=1e-5)
+
+
 @pytest.mark.parametrize("path", ["encoder.forward", "decoder.extract_features"])
 def test_a_users_pass_in_place_of_the_hosts_is_run(path: str) -> None:
     """The host gives the passes whose code a derived class may call names of their own."""
