@@ -5,7 +5,7 @@ Multi-Head Attention, Applied Sciences 11(4):1548): orthogonality and independen
 """
 
 import math
-from typing import Collection, ContextManager, Dict, FrozenSet, List, Optional, Tuple, cast
+from typing import Collection, ContextManager, Dict, FrozenSet, List, Optional, Set, Tuple, cast
 
 import torch
 from torch import Tensor
@@ -156,13 +156,16 @@ class DisagreementRecord(AttentionObserver):
         self.source, self.target = source, target
         self.reads_weights = "position" in self.terms
         self.values: Dict[Tuple[str, str], List[Tensor]] = {}
-        self.learns = False
+        self.learning: Set[str] = set()
 
     def add(self, role: str, values: Tensor, weights: Optional[Tensor], heads: Tensor) -> None:
         """Measure the chosen terms of one attention; only ``position`` needs the weights."""
-        if self.learns and not torch.is_grad_enabled():
-            return  # of a teacher, or of a translation, between a pass and its gradients
-        self.learns = torch.is_grad_enabled()
+        # without gradients it is a teacher's pass, or a translation, beside the one that learns
+        if not torch.is_grad_enabled() and self.learning:
+            return
+        if torch.is_grad_enabled() and role not in self.learning:
+            self.values = {key: found for key, found in self.values.items() if key[0] != role}
+            self.learning.add(role)
         real = self.source if role == "enc-self" else self.target
         measures = {
             "subspace": lambda: mean_cosine(values),

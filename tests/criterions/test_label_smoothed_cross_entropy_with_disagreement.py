@@ -110,16 +110,19 @@ def test_validation_measures_and_logs_but_reports_the_baselines_loss() -> None:
     assert training_logs["loss"] > logs["loss"] + size / 16  # the position term is at least 1 / L
 
 
-def test_a_teacher_that_is_asked_in_the_loss_is_not_penalised() -> None:
+@pytest.mark.parametrize("before", [True, False])
+def test_a_teacher_that_is_asked_around_the_pass_is_not_penalised(before: bool) -> None:
     student, teacher, ours = train(), train().eval(), criterion()
     expected, compute = ours(student, SAMPLE)[2], ours.compute_loss
 
-    def distilled(*args: Any, **more: Any) -> Any:
+    def ask(*_: Any) -> None:
         with torch.no_grad():
             teacher.encoder(SAMPLE["net_input"]["src_tokens"].flip(1))
-        return compute(*args, **more)
 
-    ours.compute_loss = distilled
+    if before:
+        student.register_forward_pre_hook(ask)
+    else:
+        ours.compute_loss = lambda *args, **more: (ask(), compute(*args, **more))[1]
     torch.testing.assert_close(ours(student, SAMPLE)[2], expected)
 
 
