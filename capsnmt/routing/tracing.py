@@ -42,8 +42,9 @@ def is_transformed() -> bool:
 
 
 def is_recorded() -> bool:
-    """Return whether ``make_fx`` records this call."""
-    return _mode(_keys.PROXY) is not None
+    """Return whether ``make_fx`` records this call; dynamo, which cannot ask, is no part of it."""
+    is_compiling = getattr(torch.compiler, "is_dynamo_compiling", bool)  # torch < 2.3 has none
+    return not is_compiling() and _mode(_keys.PROXY) is not None
 
 
 def is_followed(tensors: Sequence[Optional[Tensor]]) -> bool:

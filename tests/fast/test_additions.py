@@ -346,6 +346,14 @@ def test_a_prepared_map_computes_in_the_precision_of_autocast() -> None:
         assert torch.equal(module(x), F.linear(x, *module.parameters()))
 
 
+@pytest.mark.parametrize("made", [prepared_linear])
+def test_one_graph_holds_what_evaluates_faster_without_it(made: Callable[[], nn.Module]) -> None:
+    module = made().eval()
+    with torch.no_grad():
+        compiled = torch.compile(module, backend="eager", fullgraph=True)
+        torch.testing.assert_close(compiled(X[0]), module(X[0]))
+
+
 def test_nothing_gets_the_memory_of_a_packed_matrix_while_it_is_known() -> None:
     """Whatever else lay there would be taken for it."""
     module, freed = prepared_linear(), []
