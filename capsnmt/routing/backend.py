@@ -14,6 +14,8 @@ from torch.torch_version import TorchVersion
 
 from capsnmt.cli import ConfigurationError, shown
 
+from .tracing import is_traced
+
 Function = Callable[..., Any]
 Tensors = Sequence[Optional[Tensor]]
 
@@ -124,9 +126,11 @@ def backend_obstacle(name: str, device_type: Optional[str] = None) -> Optional[s
 def usable_backend(name: str, votes: Tensor, training: bool) -> str:
     """Return the backend of a module: in evaluation ``auto`` where this machine lacks its own.
 
-    A trained model keeps the backend of its training, and also runs on other machines.
+    A trained model keeps the backend of its training, and also runs on other machines. A graph
+    finds out by itself, when it chooses an operation.
     """
-    return "auto" if not training and backend_obstacle(name, votes.device.type) else name
+    here = training or is_traced() or not backend_obstacle(name, votes.device.type)
+    return name if here else "auto"
 
 
 @functools.cache

@@ -346,7 +346,7 @@ def test_a_prepared_map_computes_in_the_precision_of_autocast() -> None:
         assert torch.equal(module(x), F.linear(x, *module.parameters()))
 
 
-@pytest.mark.parametrize("made", [prepared_linear])
+@pytest.mark.parametrize("made", [prepared_linear, lambda: HeadRouting(D, 2, backend="cpp")])
 def test_one_graph_holds_what_evaluates_faster_without_it(made: Callable[[], nn.Module]) -> None:
     module = made().eval()
     with torch.no_grad():
