@@ -145,6 +145,7 @@ def test_the_precision_reaches_the_training(
 def test_a_users_configurations_add_to_ours_and_come_first(
     plan: Launch, launch: Launch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """And a file extends the one beside it, not one of its name in the working folder."""
     own = tmp_path / "configs" / "multi30k"
     own.mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
@@ -163,13 +164,6 @@ def test_a_users_configurations_add_to_ours_and_come_first(
     assert sum("--lr 0.125 " in line for line in trainings(every)) == 1
     # their own baseline is extended by others, and so is none of all
     assert "init-from baseline has no run in" in every
-
-
-def test_a_file_extends_the_one_beside_it(
-    plan: Launch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Not one of its name in the working folder."""
-    monkeypatch.chdir(tmp_path)
     (tmp_path / "mine").mkdir()
     for folder, rate in (("mine", 0.5), (".", 0.25)):
         text = f"extends: multi30k/baseline\ntrain: {{lr: {rate}}}\n"

@@ -128,7 +128,7 @@ def test_each_seed_is_a_job_until_it_ends(
     assert "job 4 (submitted)" in launch(*copied, "--seeds", "2", "--set", "train.lr=0.1")
 
 
-def test_a_job_has_the_allocator_of_its_node(
+def test_a_job_has_the_allocator_of_its_node_and_is_submitted_once_also_if_squeue_is_silent(
     cluster: Cluster,
     submission: List[str],
     output: Path,
@@ -136,18 +136,12 @@ def test_a_job_has_the_allocator_of_its_node(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Where there is none, training.json would have that of the machine that submits."""
-    known = {"LD_PRELOAD": "libtcmalloc_minimal.so.4"}
+    known, submission = {"LD_PRELOAD": "libtcmalloc_minimal.so.4"}, [*submission, "--cpu"]
     monkeypatch.setattr("capsnmt.launch.run.tcmalloc", lambda: known)
-    launch(*submission, "--cpu")
+    launch(*submission)
     run = output / "baseline" / "seed-1"
     assert "LD_PRELOAD" in (run / "commands.sh").read_text("utf-8")
     assert "LD_PRELOAD" not in (run / "job.sh").read_text("utf-8")
-
-
-def test_a_job_is_not_submitted_twice_if_squeue_cannot_answer(
-    cluster: Cluster, submission: List[str], launch: Launch
-) -> None:
-    launch(*submission)
     (cluster.folder / "silent").touch()
     assert re.search("squeue.*Unable to contact", launch(*submission, status=2))
     assert len(cluster.submitted) == 1
@@ -195,12 +189,18 @@ def test_without_slurm_nothing_is_prepared(
 
 
 def test_a_row_waits_for_the_jobs_of_its_baseline_and_its_start(
-    cluster: Cluster, submission: List[str], launch: Launch
+    cluster: Cluster, submission: List[str], output: Path, tmp_path: Path, launch: Launch
 ) -> None:
     row = [*submission, "--config", "em_routing", "--baseline", "baseline"]
     assert "launch baseline first" in launch(*row, status=2)
     launch(*submission)
+    (tmp_path / "scratch").mkdir()
+    (output / "em_routing").symlink_to(tmp_path / "scratch")  # beside which is no baseline
     launch(*row)
+    job = (output / "em_routing" / "seed-1" / "job.sh").read_text("utf-8")
+    resumed = shlex.quote(str(output / "em_routing" / "seed-1"))
+    assert f"-m capsnmt.launch --resume {resumed} &\n" in job
+    assert "scratch" not in job
     started = ["--set", "init-from=em_routing", "--name", "started"]
     launch(*row, *started)
     waits = [call[:-1] for call in cluster.submitted]
@@ -212,19 +212,6 @@ def test_a_row_waits_for_the_jobs_of_its_baseline_and_its_start(
     rows = ["--rows", "dlcl_routing_from_baseline,baseline", "--max-update", "2000"]
     launch(*submission, *rows)
     assert [call[:-1] for call in cluster.submitted[3:]] == [[], ["--dependency=afterok:4", again]]
-
-
-def test_the_job_of_a_row_that_is_a_link_finds_its_baseline(
-    cluster: Cluster, submission: List[str], output: Path, tmp_path: Path, launch: Launch
-) -> None:
-    launch(*submission)
-    (tmp_path / "scratch").mkdir()
-    (output / "em_routing").symlink_to(tmp_path / "scratch")
-    launch(*submission, "--config", "em_routing", "--baseline", "baseline")
-    job = (output / "em_routing" / "seed-1" / "job.sh").read_text("utf-8")
-    resumed = shlex.quote(str(output / "em_routing" / "seed-1"))
-    assert f"-m capsnmt.launch --resume {resumed} &\n" in job
-    assert "scratch" not in job
 
 
 # an interpreter of the job that writes down what it is asked to run and which signals it gets
