@@ -120,12 +120,3 @@ def test_best_follows_the_direction_of_the_metric(tmp_path: Path, maximise: bool
     best = ["9.5001", "27.3102" if maximise else "-0.1000"]
     expected = [f"checkpoint.best_bleu_{value}.pt" for value in best]
     assert sources(tmp_path, "--best", 2) == expected
-
-
-def test_the_best_by_several_metrics_are_refused(tmp_path: Path, capsys: Any) -> None:
-    """As where a training went on with another; its own number would rank those of the other."""
-    for name in ("bleu_27.3102", "loss_3.1004"):
-        write(tmp_path / f"checkpoint.best_{name}.pt")
-    assert main([str(tmp_path), "--best", "1", "--output", str(tmp_path / "mean.out")]) == 2
-    said = capsys.readouterr().err
-    assert "has the best by bleu and by loss; name the checkpoints of one in place of --b" in said

@@ -209,8 +209,6 @@ def test_a_mask_may_be_boolean_and_what_it_hides_is_never_left_to_a_flag(kind: s
         for training in (True, False):
             found, _ = Attention.forward(module.train(training), x, **hides)
             torch.testing.assert_close(found, oracle(module, x, x, causal=True)[0])
-    with pytest.raises(ValueError, match="is_causal describes attn_mask"):
-        Attention.forward(module, x, is_causal=True)
 
 
 @pytest.mark.parametrize(

@@ -148,6 +148,7 @@ def spoilt_test_sets(folder: Path) -> None:
         "none.en.sgm": "just text\n",
         "blank.en.sgm": "",
         "cut.en.sgm": '<seg id="1">a</seg>\n<seg id="2">cut of',
+        "lost.en.sgm": "<seg>a\n<seg>b</seg>\n<seg>c</seg>",
         "two.en.sgm": "<src>\n<seg>a</seg></src>\n<ref><seg>b</seg></ref>",
         "v.de.sgm": side.format("ref"),
     }.items():
@@ -166,6 +167,7 @@ def spoilt_checkpoints(folder: Path) -> None:
     alone, both = {"w": torch.zeros(2)}, {"v": torch.zeros(1), "w": torch.zeros(2)}
     models = {
         **{f"checkpoint{epoch}": both for epoch in (1, 2, 3)},
+        **{f"checkpoint.best_{best}": both for best in ("bleu_27.3102", "loss_3.1004")},
         "other": alone,
         "wide": {**both, "w": torch.zeros(3)},
         "nan": {**both, "w": torch.tensor([0, float("inf")])},
