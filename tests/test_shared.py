@@ -165,9 +165,8 @@ def test_what_cannot_be_read_is_named_in_one_line(
 ) -> None:
     if content is not None:
         (tmp_path / name).write_bytes(content)
-    with pytest.raises(ConfigurationError, match=complaint) as caught:
+    with pytest.raises(ConfigurationError, match=rf"^.*(?:{complaint}).*\Z"):
         outputs.read_lines(str(tmp_path / name))
-    assert len(str(caught.value).splitlines()) == 1
 
 
 def test_a_bad_line_of_a_pipe_is_refused_before_the_next_one() -> None:

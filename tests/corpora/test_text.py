@@ -214,9 +214,8 @@ def test_pieces_are_of_the_characters_of_the_text(tmp_path):
 def test_too_small_a_text_is_one_line(tmp_path, method):
     (tmp_path / "text").write_text("a b c\n")
     how = Segmentation(size=9000, method=method)
-    with pytest.raises(ConfigurationError, match="can be learned") as error:
+    with pytest.raises(ConfigurationError, match=r"^.*can be learned.*\Z"):
         subwords.learn(how, [[tmp_path / "text"]], 1, [tmp_path / "codes"])
-    assert "\n" not in str(error.value)
 
 
 def _double(number):

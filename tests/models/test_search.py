@@ -199,9 +199,8 @@ def test_hypotheses_of_a_sentence_that_part_are_one_clear_line() -> None:
     model = flagged()
     encoded = model.encoder(**encoder_input(SOURCES))
     encoded = model.encoder.reorder_encoder_out(encoded, torch.arange(4).repeat_interleave(2))
-    with pytest.raises(ValueError, match="hypotheses of a sentence") as error:
+    with pytest.raises(ValueError, match=r"^.*hypotheses of a sentence.*\Z"):
         model.encoder.reorder_encoder_out(encoded, torch.tensor([0, 2, 4, 6]))
-    assert len(str(error.value).splitlines()) == 1
 
 
 def test_a_batch_is_reordered_as_by_the_host_and_copied_only_if_it_changes() -> None:

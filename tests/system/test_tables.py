@@ -63,6 +63,5 @@ def test_only_what_is_between_the_markers_is_replaced(
     assert tables.with_tables(page) == f"before\n{START}{tables.settings()}{END}after\n"
     for wrong in (f"before\n{START}old\nafter\n", f"{END}{START}", ""):
         page.write_text(wrong, "utf-8")
-        with pytest.raises(ConfigurationError, match="place of settings is not marked") as error:
+        with pytest.raises(ConfigurationError, match=r"^.*place of settings is not marked.*\Z"):
             tables.with_tables(page)
-        assert len(str(error.value).splitlines()) == 1

@@ -34,9 +34,8 @@ def state(runs: Dict[str, Path]) -> Dict[str, Any]:
 
 def refused(words: str, given: Any, data: Any = None, **settings: Any) -> None:
     """Check that a model is refused, in one line with the words."""
-    with pytest.raises(ConfigurationError, match=words) as caught:
+    with pytest.raises(ConfigurationError, match=rf"^.*(?:{words}).*\Z"):
         from_pretrained(given, data_name_or_path=data, **settings)
-    assert "\n" not in str(caught.value)
 
 
 def test_a_run_is_enough(runs: Dict[str, Path]) -> None:
