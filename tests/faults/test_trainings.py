@@ -137,30 +137,25 @@ def test_a_flag_of_generation(
 
 
 @one_host
-def test_another_direction_than_that_of_the_training_is_warned_of(
-    data: Path, checkpoint: Path
-) -> None:
-    """Also where fairseq has inferred the languages of the training, as here."""
-    flags = ["--user-dir", PLUGIN, "--path", checkpoint, *SHORT, *ON_CPU]
-    for pair, warned in (([], 0), (["-s", "de", "-t", "en"], 1)):
-        said = logged("fairseq_cli.generate", data, *flags, *pair)
-        assert said.count("was trained to translate from en to de, and now") == warned
-
-
-@one_host
-def test_it_translates_where_its_backend_is_missing(
+def test_it_translates_where_its_backend_is_missing_and_another_direction_is_warned_of(
     data: Path, checkpoint: Path, tmp_path: Path
 ) -> None:
-    """As from a machine with a GPU and Triton kernels: by the command, in Python, by torch.hub."""
+    """As from a machine with a GPU and Triton kernels: by the command, in Python, by torch.hub.
+
+    The direction is known also where fairseq has inferred the languages of the training, as here.
+    """
     state = torch.load(checkpoint, weights_only=False)
     settings = {**vars(state["cfg"]["model"]), "routing_backend": "triton"}
     state["cfg"]["model"] = Namespace(**settings)
     torch.save(state, tmp_path / "elsewhere.pt")
-    found = []
-    for path in (checkpoint, tmp_path / "elsewhere.pt"):
-        flags = ["--user-dir", PLUGIN, "--path", path, *SHORT, *ON_CPU]
-        found.append(hypotheses(succeed("fairseq_cli.generate", data, *flags)))
-    assert found[0] == found[1]
+    flags, turned = ["--user-dir", PLUGIN, *SHORT, *ON_CPU, "--path"], ["-s", "de", "-t", "en"]
+    usual, elsewhere, other = (
+        logged("fairseq_cli.generate", data, *flags, *given)
+        for given in ([checkpoint], [tmp_path / "elsewhere.pt"], [checkpoint, *turned])
+    )
+    assert hypotheses(usual) == hypotheses(elsewhere)
+    warning = "was trained to translate from en to de, and now"
+    assert (usual.count(warning), other.count(warning)) == (0, 1)
     given = {"checkpoint_file": "elsewhere.pt", "data_name_or_path": str(data), "beam": 2}
     hub: Any = torch.hub.load(str(REPO), "capsnmt", str(tmp_path), source="local", **given)
     own: Any = CapsnmtTransformer.from_pretrained(str(tmp_path), **given)
