@@ -1,12 +1,12 @@
 """The loss and measures of classification are those of sums over batches and workers."""
 
 import math
-import random
 from typing import Any, Dict, Sequence
 
 import numpy as np
 import pytest
 import torch
+from sklearn.metrics import accuracy_score, f1_score
 from torch import nn
 
 from capsnmt.criterions.sentence_classification import (
@@ -68,25 +68,20 @@ def test_the_measures_are_those_of_all_examples_however_they_are_split() -> None
     assert {"accuracy", "macro_f1"} <= expected.keys()
 
 
-def test_counts_equal_a_loop_over_the_examples() -> None:
-    draw = random.Random(0)
-    rows = [(draw.randrange(4), draw.randrange(3), draw.randrange(2)) for _ in range(50)]
-    measures = Counts.of(np.array(rows).T, 5).measures("abcde")
-    assert measures.accuracy == pytest.approx(100 * np.mean([p == t for p, t, _ in rows]))
-    scores = []
-    for label in range(4):
-        hits = sum(p == t == label for p, t, _ in rows)
-        precision = hits / max(1, sum(p == label for p, _, _ in rows))
-        recall = hits / max(1, sum(t == label for _, t, _ in rows))
-        scores.append(100 * 2 * precision * recall / max(precision + recall, 1e-12))
-    assert list(measures.f1_by_class.values()) == pytest.approx([*scores, 0])
+def test_counts_have_the_measures_of_scikit_learn() -> None:
+    draw = np.random.default_rng(0)
+    predicted, truth, bucket = (draw.integers(n, size=50) for n in (4, 3, 2))
+    measures = Counts.of([predicted, truth, bucket], 5).measures("abcde")
+    assert measures.accuracy == pytest.approx(100 * accuracy_score(truth, predicted))
     # the fifth class never occurs, and the fourth is only predicted
-    assert measures.macro_f1 == pytest.approx(sum(scores) / 4)
-    truths = [t for _, t, _ in rows]
-    assert measures.majority == pytest.approx(100 * max(map(truths.count, range(3))) / 50)
-    for bucket, found in measures.by_bucket.items():
-        part = [p == t for p, t, b in rows if b == bucket]
-        assert (found.examples, found.accuracy) == (len(part), pytest.approx(100 * np.mean(part)))
+    f1 = 100 * f1_score(truth, predicted, average=None)
+    assert [*measures.f1_by_class.values()] == pytest.approx([*f1, 0])
+    assert measures.macro_f1 == pytest.approx(f1.mean())
+    assert measures.majority == pytest.approx(100 * np.bincount(truth).max() / 50)
+    for number, found in measures.by_bucket.items():
+        part = bucket == number
+        right = accuracy_score(truth[part], predicted[part])
+        assert (found.examples, found.accuracy) == (part.sum(), pytest.approx(100 * right))
 
 
 @pytest.mark.parametrize("term", TERMS)
