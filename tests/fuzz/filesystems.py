@@ -1,12 +1,11 @@
 """Folders that cannot be written, disks without room, and names that are unusual."""
 
 import ctypes
-import errno
 import functools
-import os
 import random
 import resource
 import stat
+import subprocess
 import sys
 from pathlib import Path
 from typing import Callable
@@ -16,48 +15,30 @@ ODD_NAMES = (
     *("a\nb", "\x1b[2J", "ä漢字🙂", "\u202e", "'\"", "\\", "\udcff", "#", "~", "x" * 200),
 )
 PAGE = 4096
-# of mount(2), unshare(2) and umount2(2)
-READ_ONLY, REMOUNT, BIND, RECURSIVE, PRIVATE = 1, 32, 4096, 16384, 1 << 18
-NEW_MOUNTS, DETACH = 0x00020000, 2
-
-_libc = ctypes.CDLL(None, use_errno=True)
-
-
-def _call(function: str, *arguments: object) -> None:
-    if getattr(_libc, function)(*arguments) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, f"{function}: {os.strerror(number)}")
-
-
-def _mount(folder: Path, flags: int) -> None:
-    name = os.fsencode(folder)
-    _call("mount", name, name, None, ctypes.c_ulong(flags), None)
+NEW_MOUNTS = 0x00020000  # of unshare(2), which Python has since 3.12
 
 
 @functools.cache
 def can_mount() -> bool:
     """Return whether this process can mount; its mounts are then its own, and end with it."""
-    try:
-        _call("unshare", NEW_MOUNTS)
-        _mount(Path("/"), RECURSIVE | PRIVATE)
-    except OSError as error:
-        if error.errno not in (errno.EPERM, errno.EACCES):
-            raise
-        print("!! NO MOUNTS: permissions stand in for a read-only file system", file=sys.stderr)
-        return False
-    return True
+    if ctypes.CDLL(None).unshare(NEW_MOUNTS) == 0:
+        private = ["mount", "--make-rprivate", "/"]
+        if not subprocess.run(private, stderr=subprocess.DEVNULL, check=False).returncode:
+            return True
+    print("!! NO MOUNTS: permissions stand in for a read-only file system", file=sys.stderr)
+    return False
 
 
-def make_read_only(folder: Path) -> Callable[[], None]:
+def make_read_only(folder: Path) -> Callable[[], object]:
     """Make a folder read-only; return how to undo it."""
     if can_mount():  # root may write to any folder
-        _mount(folder, BIND)
-        _mount(folder, REMOUNT | BIND | READ_ONLY)
-        return lambda: _call("umount2", os.fsencode(folder), DETACH)
+        for words in (["--bind", folder, folder], ["-o", "remount,bind,ro", folder]):
+            subprocess.run(["mount", *words], check=True)
+        return lambda: subprocess.run(["umount", "--lazy", folder], check=True)
     modes = {path: path.stat().st_mode for path in (folder, *folder.rglob("*")) if path.exists()}
     for path, mode in modes.items():
         path.chmod(mode & ~(stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH))
-    return lambda: [path.chmod(mode) for path, mode in modes.items()] and None
+    return lambda: [path.chmod(mode) for path, mode in modes.items()]
 
 
 def fill_disk(chance: random.Random) -> None:
