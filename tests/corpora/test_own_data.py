@@ -353,14 +353,23 @@ def test_a_language_without_rules_of_its_own_is_said(files, run):
     assert [line[:3] for line in printed.splitlines() if "Moses has no rules" in line] == ["vi:"]
 
 
-def test_the_same_files_by_another_path_are_the_same_text(files, run, monkeypatch):
+def test_the_same_files_by_another_path_are_the_same_text_also_of_a_data_bin_on_another_disk(
+    files, run, monkeypatch
+):
     run("--train", "a.en", "a.de", *SMALL)
+    Path("out/bin").rename("disk")
+    Path("out/bin").symlink_to(files / "disk")
+    assert run("--train", "a.en", "a.de", *SMALL).endswith("data-bin: out/bin\n")
     Path("link").symlink_to(".")
     Path("sub").mkdir()
     monkeypatch.chdir("sub")
     for folder in ("..", "../link"):
         words = [f"{folder}/a.en", f"{folder}/a.de", *SMALL[:-1], "../out"]
         run("--train", *words)
+    monkeypatch.chdir("..")
+    Path("out/manifest.json").unlink()
+    run("--train", "a.en", "a.de", "--vocabulary", "20", "--output", "out")
+    assert tree(Path("out/bin")) != tree(Path("disk"))  # it is made again
 
 
 def test_a_path_with_an_equals_sign_or_braces_is_as_it_is(files, run):
@@ -390,16 +399,6 @@ def test_a_project_that_was_moved_has_the_same_text(files, run, refuse, monkeypa
         Path(name).write_bytes(content[::-1].lstrip() + b"\n")
         refuse(words, "--output out holds own en-de", "the content of", "give another folder")
         Path(name).write_bytes(content)
-
-
-def test_a_data_bin_on_another_disk_is_made_again(files, run):
-    run("--train", "a.en", "a.de", *SMALL)
-    Path("out/bin").rename("disk")
-    Path("out/bin").symlink_to(files / "disk")
-    assert run("--train", "a.en", "a.de", *SMALL).endswith("data-bin: out/bin\n")
-    Path("out/manifest.json").unlink()
-    run("--train", "a.en", "a.de", "--vocabulary", "20", "--output", "out")
-    assert tree(Path("out/bin")) != tree(Path("disk"))
 
 
 @pytest.mark.parametrize("name", ["bin/script", "clean/train.de", "raw/test.en"])

@@ -394,15 +394,23 @@ def test_an_environment_is_made_by_the_python_of_an_active_one(bare: Path) -> No
     assert done.stdout == f"{os.path.realpath(sys.executable)}\n"
 
 
-def test_an_environment_that_the_disk_does_not_hold_is_one_line_and_made_again(
+# files of at most 40 KiB stand for a full disk
+FULL = ("bash", "-c", 'ulimit -f 40; exec "$@"', "-")
+
+
+def test_an_environment_that_cannot_be_made_or_removed_is_one_line_and_made_again(
     checkout: Path,
 ) -> None:
-    """Files of at most 40 KiB stand for a full disk."""
+    """As on a full disk, or where it is another user's: rm says so of each of its files."""
     python_with(checkout, "")
-    limited = ("bash", "-c", 'ulimit -f 40; exec "$@"', "-")
     for _ in range(2):
-        done = environment_of(checkout, *limited)
+        done = environment_of(checkout, *FULL)
         is_refusal(done.returncode, done.stderr, ".venv cannot be made: ", status=1)
+    (checkout / "bin" / "rm").unlink()
+    last = "rm: cannot remove 'two': Permission denied"
+    executable(checkout / "bin" / "rm", f'#!/bin/sh\necho one >&2; echo "{last}" >&2; exit 1\n')
+    done = environment_of(checkout)
+    is_refusal(done.returncode, done.stderr, f".venv cannot be made: {last}", status=1)
 
 
 def test_an_environment_that_cannot_be_renewed_stays(checkout: Path) -> None:
@@ -416,20 +424,10 @@ def test_an_environment_that_cannot_be_renewed_stays(checkout: Path) -> None:
         if killed:
             environment.rename(checkout / ".venv.old")
             environment.mkdir()
-        done = environment_of(checkout, "bash", "-c", 'ulimit -f 40; exec "$@"', "-")
+        done = environment_of(checkout, *FULL)
         is_refusal(done.returncode, done.stderr, ".venv cannot be made: ", status=1)
         assert ran([environment / "bin" / "ruff", "check"]).stdout == "ruff check\n"
         assert [*checkout.glob(".venv*")] == [environment]
-
-
-def test_an_environment_that_cannot_be_removed_is_one_line(checkout: Path) -> None:
-    """As that of another user: rm says so of each of its files."""
-    python_with(checkout, "")
-    (checkout / "bin" / "rm").unlink()
-    last = "rm: cannot remove 'two': Permission denied"
-    executable(checkout / "bin" / "rm", f'#!/bin/sh\necho one >&2; echo "{last}" >&2; exit 1\n')
-    done = environment_of(checkout)
-    is_refusal(done.returncode, done.stderr, f".venv cannot be made: {last}", status=1)
 
 
 @pytest.mark.parametrize(

@@ -194,10 +194,8 @@ def test_a_flag_takes_precedence_over_a_presets_value() -> None:
     assert same(model(preset, heads, "simple"), model(PLAIN, heads, "simple"))
     decoder = (f"{heads}-attention", "dec-self")
     assert same(model(preset, *decoder), model(PLAIN, *HEADS, *decoder))
-
-
-def test_a_preset_names_only_layers_that_there_are() -> None:
-    preset, one = "transformer_em_routing", ("--encoder-layers", "1")
+    # it names only layers that there are
+    one = ("--encoder-layers", "1")
     assert same(model(preset, *one), model(PLAIN, *HEADS, *one))
     # a list that the user gives is not shortened
     with pytest.raises(ConfigurationError, match="names layer 2"):
