@@ -76,23 +76,15 @@ def test_parameters_outputs_and_gradients_are_the_hosts(flags: tuple, training: 
             torch.testing.assert_close(gradient, gradients[1][name], atol=2e-5, rtol=2e-5, msg=name)
 
 
-def test_padding_between_words_is_read_by_none_as_by_the_host() -> None:
+def test_padding_between_words_is_read_by_none_and_attention_weights_are_the_hosts() -> None:
     """Of a text that spells it, or of words that are dropped; it was read unless others led."""
     given = shifted(batch(sentences(4, 4, seed=1), left_pad=False))
     given[0, 2] = PAD
-    inputs = {**encoder_input(sentences(5, 5)), "prev_output_tokens": given}
-    ours, hosts = (model(**inputs)[0][given.ne(PAD)] for model in (build(PLAIN), stock()))
-    torch.testing.assert_close(ours, hosts, atol=1e-5, rtol=1e-5)
-
-
-def test_the_attention_weights_are_the_hosts() -> None:
-    source, target = sentences(5, 3), sentences(4, 4, seed=1)
-    weights = []
-    for model in (build(PLAIN), stock()):
-        given = {"prev_output_tokens": torch.stack(target), "alignment_layer": 0}
-        output = model(**encoder_input(source), **given)
-        weights.append(output[1]["attn"][0])
-    torch.testing.assert_close(*weights)
+    inputs = {**encoder_input(sentences(5, 3)), "prev_output_tokens": given, "alignment_layer": 0}
+    found = []
+    for logits, extra in (model(**inputs) for model in (build(PLAIN), stock())):
+        found.append([each[given.ne(PAD)] for each in (logits, extra["attn"][0])])
+    torch.testing.assert_close(*found, atol=1e-5, rtol=1e-5)
 
 
 def test_an_encoder_without_layers_leaves_the_mechanisms_of_the_decoder() -> None:

@@ -13,17 +13,19 @@ from fairseq.token_generation_constraints import pack_constraints
 from tests.support import (
     DROP,
     EOS,
+    EVERY_COMMIT,
     EVERYWHERE,
     FIRST,
     NORM,
     PAD,
+    SYSTEMS,
     TASK,
     build,
     build_system,
     encoder_input,
-    every_system,
     forward,
     sentences,
+    with_every_commit,
 )
 
 BEAM = 3
@@ -112,7 +114,9 @@ def assert_scored_as_by_full_passes(models: Sequence[torch.nn.Module], found: Hy
         )
 
 
-def assert_searches_once_a_sentence(model: torch.nn.Module) -> None:
+@with_every_commit(len(ALL) + EVERY_COMMIT, [*ALL, *SYSTEMS])
+def test_every_system_projects_the_keys_of_a_sentence_once(name: str) -> None:
+    model = flagged(*ALL[name]) if name in ALL else lively(build_system(name))
     rows = projected_keys(model)
     found = found_by(generator([model]))
     assert [len(several) for several in found] == [BEAM] * len(SOURCES)
@@ -120,16 +124,6 @@ def assert_searches_once_a_sentence(model: torch.nn.Module) -> None:
     assert set(rows) == {len(SOURCES)}  # and not a row for each hypothesis
     assert len(rows) == len(model.decoder.layers)  # and not in each step
     assert_scored_as_by_full_passes([model], found)
-
-
-@every_system
-def test_every_system_projects_the_keys_of_a_sentence_once(name: str) -> None:
-    assert_searches_once_a_sentence(lively(build_system(name)))
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_every_attention_projects_the_keys_of_a_sentence_once(name: str) -> None:
-    assert_searches_once_a_sentence(flagged(*ALL[name]))
 
 
 @pytest.mark.parametrize("flags", [(), ALL["M-10 gated"], ALL["transparent"]], ids=" ".join)
