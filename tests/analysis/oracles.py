@@ -30,26 +30,18 @@ ROLES = ("enc-self", "enc-dec", "dec-self")
 
 
 def attention(model: Any, flags: Flags) -> Rows:
-    """Ampomah et al. 2020, equations 13 to 16: token by token."""
-    sums: Dict[Any, List[float]] = defaultdict(lambda: [0.0] * 6)
+    """Ampomah et al. 2020, equations 13 to 16: sentence by sentence."""
+    sums: Dict[Any, Any] = defaultdict(lambda: 0)
     for weights in weights_of_each_sentence(model):
         for (role, layer), of_layer in weights.items():
-            for head, A in enumerate(of_layer.tolist(), 1):
-                total = sums[role, layer, head]
-                total[5] += len(A)
-                for i, row in enumerate(A):
-                    for j, w in enumerate(row):
-                        total[0] += w * abs(i - j)
-                        total[1] += w
-                        total[2] += w * (i - j) * (j <= i)
-                        total[3] += w * (j <= i)
-                        total[4] -= w * math.log(w) if w else 0
+            i, j = (torch.arange(size) for size in of_layer.shape[1:])
+            distance = i[:, None] - j
+            for head, A in enumerate(of_layer, 1):
+                far, near = (A * distance.abs(), A), (A.tril() * distance, A.tril())
+                entropy = torch.special.entr(A), A.new_ones(len(A))
+                sums[role, layer, head] += torch.stack([x.sum() for x in (*far, *near, *entropy)])
     order = sorted(sums, key=lambda key: (ROLES.index(key[0]), *key[1:]))
-    return {
-        key: (far / weight, near / before, entropy / queries)
-        for key in order
-        for far, weight, near, before, entropy, queries in [sums[key]]
-    }
+    return {key: tuple((sums[key][::2] / sums[key][1::2]).tolist()) for key in order}
 
 
 # flags -> place, kind and layer of each call of a routing operator, in the order of the pass
@@ -105,10 +97,8 @@ def agreement(model: Any, flags: Flags) -> Rows:
                 of_all = drawn[number].expand_as(of_all) if drawn else of_all
                 entropies, diversities = found[(*place, iteration)]
                 for C in routings(place[1], of_all):
-                    logs = (c * math.log(c) for c in C.flatten().tolist() if c)
-                    entropies.append(-sum(logs) / len(C))
-                    unit = [column / column.norm().clamp(min=1e-8) for column in C.T]
-                    cosines = [float(a @ b) for a, b in combinations(unit, 2)]
+                    entropies.append(float(torch.special.entr(C).sum()) / len(C))
+                    cosines = [float(cosine_similarity(a, b, 0)) for a, b in combinations(C.T, 2)]
                     diversities += [1 - sum(cosines) / len(cosines)] if cosines else []
     return {
         key: (sum(e) / len(e), sum(d) / len(d) if d else math.nan)
