@@ -7,6 +7,7 @@ import torch
 from fairseq.distributed import ModuleProxyWrapper
 from fairseq.logging import metrics
 from torch import Tensor, nn
+from torch.nn.functional import cosine_similarity
 from torch.nn.parallel import DistributedDataParallel
 
 from capsnmt.criterions import label_smoothed_cross_entropy_with_disagreement as disagreement
@@ -62,14 +63,9 @@ def logged(criterion: Any, updates: Sequence[List[Dict[str, Any]]]) -> Dict[str,
     return {name: float(value) for name, value in aggregator.get_smoothed_values().items()}
 
 
-def dot(a: Tensor, b: Tensor) -> Tensor:
-    return torch.stack([x * y for x, y in zip(a, b)]).sum()
-
-
 def disagreement_of_vectors(heads: Sequence[Tensor], power: int = 1) -> Tensor:
     """Li et al. 2021, eq. 5 (values) and 7 (outputs), negated: the H vectors of one token."""
-    norms = [dot(head, head).sqrt() for head in heads]
-    cosines = [dot(x, y) / (a * b) for x, a in zip(heads, norms) for y, b in zip(heads, norms)]
+    cosines = [cosine_similarity(x, y, dim=0) for x in heads for y in heads]
     return torch.stack([cosine**power for cosine in cosines]).sum() / len(heads) ** 2
 
 
@@ -77,7 +73,7 @@ def dependence_of_heads(heads: Sequence[Tensor]) -> Tensor:
     """The normalised HSIC of all pairs of heads ``[n, d_h]`` of one sentence, by its definition."""
     n = len(heads[0])
     centring = torch.eye(n, dtype=heads[0].dtype) - 1 / n
-    kernels = [torch.stack([torch.stack([dot(x, y) for y in h]) for x in h]) for h in heads]
+    kernels = [h @ h.t() for h in heads]
 
     def hsic(K: Tensor, L: Tensor) -> Tensor:
         return torch.trace(K @ centring @ L @ centring) / (n - 1) ** 2
@@ -92,7 +88,7 @@ def dependence_of_heads(heads: Sequence[Tensor]) -> Tensor:
 
 def disagreement_of_overlaps(heads: Sequence[Tensor]) -> Tensor:
     """Li et al. 2021, eq. 6, negated: the H rows of weights of one query."""
-    return torch.stack([dot(x, y) for x in heads for y in heads]).sum() / len(heads) ** 2
+    return torch.stack([x @ y for x in heads for y in heads]).sum() / len(heads) ** 2
 
 
 OF_TOKENS = {

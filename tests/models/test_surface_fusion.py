@@ -12,7 +12,6 @@ from capsnmt.cli import ConfigurationError
 from capsnmt.models.decoder import TransformerDecoder
 from tests.criterions.samples import train
 from tests.criterions.test_chunked_loss import assert_equal, ours, outcome, theirs
-from tests.routing.oracles import softmax
 from tests.support import (
     NORM,
     PAD,
@@ -46,21 +45,15 @@ def oracle(model: Any, left_pad: bool) -> Tensor:
     width = model.encoder.embed_tokens.embedding_dim
     tokens, places = batch(SOURCES, left_pad), []
     for b, sentence in enumerate(tokens):
-        real = [k for k, word in enumerate(sentence) if word != PAD]
-        top = [encoded["encoder_out"][0][k, b, -width:].detach() for k in real]
-        words = [
-            model.encoder.embed_tokens.weight[sentence[k]] * model.encoder.embed_scale for k in real
-        ]
+        real = sentence.ne(PAD)
+        keys = attention.k_proj(encoded["encoder_out"][0][real, b, -width:].detach())
+        words = model.encoder.embed_tokens.weight[sentence[real]] * model.encoder.embed_scale
         for h in features[b]:
-            q = attention.q_proj.weight @ h.detach() + attention.q_proj.bias
-            keys = [attention.k_proj.weight @ x + attention.k_proj.bias for x in top]
-            values = [attention.v_proj.weight @ x + attention.v_proj.bias for x in words]
-            weights = softmax([q.dot(k) / math.sqrt(len(q)) for k in keys])
-            s = attention.out_proj.weight @ sum(w * v for w, v in zip(weights, values))
-            s = s + attention.out_proj.bias
-            p_target, p_source = (softmax(list(E @ x)) for x in (h, s))
-            fused = [0.7 * p.log() + 0.3 * r.log() for p, r in zip(p_target, p_source)]
-            places.append(torch.stack(fused))
+            q = attention.q_proj(h.detach())
+            weights = (keys @ q / math.sqrt(len(q))).softmax(0)
+            s = attention.out_proj(weights @ attention.v_proj(words))
+            of_target, of_source = ((E @ x).log_softmax(0) for x in (h, s))
+            places.append(0.7 * of_target + 0.3 * of_source)
     return torch.stack(places).view(len(SOURCES), -1, len(E))
 
 
