@@ -30,7 +30,7 @@ def snapshot(folder: Path) -> Dict[str, int]:
 
 
 def test_a_complete_run_is_left_as_it_is_and_only_what_was_lost_is_made_again(
-    launch: Launch, words: List[str], run: Path
+    launch: Launch, words: List[str], run: Path, prepared: Path
 ) -> None:
     """tests/frozen/golden/launch.txt continues one to more updates."""
     before = snapshot(run)
@@ -58,6 +58,11 @@ def test_a_complete_run_is_left_as_it_is_and_only_what_was_lost_is_made_again(
     assert (run / "generate-news.txt").is_file()
     assert again.count(": complete") == 2  # of the training and the average
 
+    # data beside the row are those of a run that was moved; a path that is given is meant
+    shutil.copytree(prepared, run.parents[1] / "data")
+    words[words.index(str(prepared))] = str(prepared.with_name("typo"))
+    assert "typo has no prepared data" in launch(*words, "--set", "train.max-epoch=2", status=2)
+
 
 @pytest.mark.parametrize(
     "more",
@@ -83,16 +88,6 @@ def test_the_launcher_of_a_training_loads_one_checkpoint(
     if more:
         fewer = launch(*words, status=2)
         assert "has 2 epochs, more than the 1 asked for; give --set train.max-epoch=2" in fewer
-
-
-def test_a_finished_training_goes_on_in_another_process_than_set_it_up(
-    launch: Launch, words: List[str], run: Path
-) -> None:
-    """As a job: config.json has its new end before it has gone on."""
-    first = records.load(run / "training.json")["updates"]
-    launch(*words, "--set", "train.max-epoch=2", "--jobs", "2")
-    assert "-- train: resuming at" in (run / "launch.log").read_text("utf-8")
-    assert records.load(run / "training.json")["updates"] == 2 * first
 
 
 @pytest.mark.parametrize("cut", [False, True])
@@ -177,15 +172,6 @@ def test_an_average_is_not_that_of_more_updates_or_checkpoints_which_failed(
     shutil.rmtree(run / "checkpoints")
     assert "has no checkpoints" in launch(*words, "--set", more, status=2)
     assert longer or launch(*words).count(": complete") == 4
-
-
-def test_data_that_are_not_there_are_not_those_beside_the_row(
-    launch: Launch, words: List[str], run: Path, prepared: Path
-) -> None:
-    """They are where a run that is resumed was moved; a path that is given is meant."""
-    shutil.copytree(prepared, run.parents[1] / "data")
-    words[words.index(str(prepared))] = str(prepared.with_name("typo"))
-    assert "typo has no prepared data" in launch(*words, "--set", "train.max-epoch=2", status=2)
 
 
 def test_scores_of_other_settings_and_texts_are_gone_before_those_of_the_new_are_made(
@@ -454,13 +440,17 @@ def test_runs_side_by_side_have_gpus_of_their_own(
     assert {path.read_text("utf-8").strip() for path in notes.glob("gpus-*")} == expected
 
 
-def test_seeds_that_are_finished_have_their_mean_although_one_beside_them_failed(
+def test_a_finished_training_goes_on_in_another_process_and_has_its_mean_beside_one_that_failed(
     launch: Launch, words: List[str], run: Path
 ) -> None:
+    """As a job: config.json has its new end before it has gone on."""
+    first = records.load(run / "training.json")["updates"]
     (run.parent / "summary.json").unlink()
     (run.with_name("seed-2") / "generate-news.txt" / "in the way").mkdir(parents=True)
-    said = launch(*words, "--seeds", "1,2", "--jobs", "2", status=1)
-    assert "error: row, seed 2: failed: see launch.log" in said
+    longer = ["--set", "train.max-epoch=2", "--seeds", "1,2", "--jobs", "2"]
+    assert "error: row, seed 2: failed: see launch.log" in launch(*words, *longer, status=1)
+    assert "-- train: resuming at" in (run / "launch.log").read_text("utf-8")
+    assert records.load(run / "training.json")["updates"] == 2 * first
     assert records.load(run.parent / "summary.json")["seeds"] == [1]
 
 

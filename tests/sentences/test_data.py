@@ -256,6 +256,9 @@ def test_a_file_is_downloaded_once_and_a_change_is_detected(
     (tmp_path / "lock").rename(tmp_path / ".lock")  # nothing was written: it may be another's
     (tmp_path / FILE).write_text(f"{TEXT}te\tNN\tMore .\n", "utf-8")
     assert "{'tr': 1, 'va': 1, 'te': 2} lines" in refused(senteval.main, *arguments)
+    (tmp_path / FILE).unlink()
+    published[FILE] = b"tr\tNN\tIt .\n"  # another than the published one is not kept
+    assert f"where SentEval's {FILE} has" in refused(senteval.main, *arguments)
 
 
 def test_balanced_classes_may_add_or_leave_out_a_few_lines(
@@ -271,12 +274,3 @@ def test_balanced_classes_may_add_or_leave_out_a_few_lines(
     (tmp_path / FILE).write_text("\n".join(lines * 1498), "utf-8")
     with pytest.raises(ConfigurationError, match="'te': 2996} lines and 2 classes, where"):
         senteval.check_published(tmp_path / FILE, TASKS["SubjNum"])
-
-
-def test_another_file_than_the_published_one_is_not_kept(
-    published: Dict[str, bytes], tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
-    published[FILE] = b"tr\tNN\tIt .\n"
-    assert senteval.main(["--tasks", "SubjNum", "--output", str(tmp_path)]) == 2
-    assert f"where SentEval's {FILE} has" in capsys.readouterr().err
-    assert not (tmp_path / FILE).exists()
