@@ -64,23 +64,19 @@ def test_only_what_a_training_resumes_from_takes_the_place_of_the_other_model(
     assert all(map(torch.equal, own, baseline[0].parameters())) == starts
 
 
-@pytest.mark.parametrize(
-    "flags",
-    [
+def test_an_exact_start_is_without_a_warning(
+    baseline: tuple, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What it computes: tests/models/test_limits.py. docs/tutorials/checkpoint.md names them."""
+    for flags in (
         ("--head-aggregation", "talking", *EVERYWHERE),
         ("--head-aggregation", "composed", *EVERYWHERE),
         ("--layer-aggregation", "linear"),
         ("--layer-aggregation", "dense"),
-    ],
-    ids=" ".join,
-)
-def test_an_exact_start_is_without_a_warning(
-    flags: tuple, baseline: tuple, caplog: pytest.LogCaptureFixture
-) -> None:
-    """What it computes: tests/models/test_limits.py. docs/tutorials/checkpoint.md names them."""
-    with caplog.at_level(logging.WARNING, logger="capsnmt"):
-        build("capsnmt_transformer", *flags, "--init-from", baseline[1])
-    assert not caplog.records
+    ):
+        with caplog.at_level(logging.WARNING, logger="capsnmt"):
+            build("capsnmt_transformer", *flags, "--init-from", baseline[1])
+        assert not caplog.records, flags
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -113,9 +109,12 @@ def test_a_part_of_a_checkpoint_leaves_a_model_its_last_layer_norms(
     assert started.state_dict().keys() == model.state_dict().keys() == names
 
 
-@pytest.mark.parametrize(
-    ("trained", "flags", "warned"),
-    [
+def test_settings_that_no_tensor_shows_are_warned_of(
+    baseline: tuple, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    simple = {"head_aggregation": "simple", "routing_iterations": 2, "head_capsules": 4}
+    linear = {"head_aggregation": "linear", "routing_iterations": 3, "head_capsules": 0}
+    for trained, flags, warned in (
         ({"encoder_attention_heads": 4, "activation_fn": "relu"}, (), 0),
         ({"encoder_attention_heads": 8, "activation_fn": "gelu"}, (), 2),
         ({"decoder_normalize_before": True}, (), 1),
@@ -123,33 +122,17 @@ def test_a_part_of_a_checkpoint_leaves_a_model_its_last_layer_norms(
         ({"mlmha": "M-00"}, ("--mlmha", "M-10"), 1),
         ({"capsule_routing_decoder": "horizontal"}, (), 1),
         ({"mlmha": "M-00", "routing_backend": "eager"}, ("--mlmha", "M-00"), 0),
-        (
-            {"head_aggregation": "simple", "routing_iterations": 2, "head_capsules": 4},
-            ("--head-aggregation", "inverted"),
-            3,
-        ),
+        (simple, ("--head-aggregation", "inverted"), 3),
         # what has no effect there is not changed, but new
-        (
-            {"head_aggregation": "linear", "routing_iterations": 3, "head_capsules": 0},
-            ("--head-aggregation", "talking", *EVERYWHERE),
-            0,
-        ),
-    ],
-)
-def test_settings_that_no_tensor_shows_are_warned_of(
-    trained: dict,
-    flags: tuple,
-    warned: int,
-    baseline: tuple,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    state = {"model": baseline[0].state_dict(), "cfg": {"model": Namespace(**trained)}}
-    torch.save(state, tmp_path / "trained.pt")
-    with caplog.at_level(logging.WARNING, logger="capsnmt"):
-        build("capsnmt_transformer", *flags, "--init-from", str(tmp_path / "trained.pt"))
-    assert caplog.text.count("the same tensors compute something else") == warned
-    assert all(f"--{name.replace('_', '-')}" in caplog.text for name in trained) == bool(warned)
+        (linear, ("--head-aggregation", "talking", *EVERYWHERE), 0),
+    ):
+        state = {"model": baseline[0].state_dict(), "cfg": {"model": Namespace(**trained)}}
+        torch.save(state, tmp_path / "trained.pt")
+        caplog.clear()
+        with caplog.at_level(logging.WARNING, logger="capsnmt"):
+            build("capsnmt_transformer", *flags, "--init-from", str(tmp_path / "trained.pt"))
+        assert caplog.text.count("the same tensors compute something else") == warned
+        assert all(f"--{name.replace('_', '-')}" in caplog.text for name in trained) == bool(warned)
 
 
 def test_another_dictionary_and_matrices_that_are_one_here_are_warned_of(

@@ -47,23 +47,15 @@ def test_ours_and_fairseqs_transformer_side_by_side(
 
 
 @pytest.mark.one_host  # most are found before the model is loaded
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
+def test_a_mistake_is_one_line_before_the_first_analysis(
+    checkpoints: Dict[str, Path], corpus: Path, tmp_path: Path, refused: Callable[..., str]
+) -> None:
+    for given, message in (
         ("a={ours} --subset tset", "--subset is tset, which "),
         ("a={ours} b={foreign}", "has the architecture lstm; give a translation model of capsnmt"),
-    ],
-)
-def test_a_mistake_is_one_line_before_the_first_analysis(
-    given: str,
-    message: str,
-    checkpoints: Dict[str, Path],
-    corpus: Path,
-    tmp_path: Path,
-    refused: Callable[..., str],
-) -> None:
-    words = [word.format(**checkpoints) for word in given.split()]
-    assert message in refused(main, *arguments(corpus, tmp_path / "analysis", *words))
+    ):
+        words = [word.format(**checkpoints) for word in given.split()]
+        assert message in refused(main, *arguments(corpus, tmp_path / "analysis", *words))
 
 
 def test_the_folder_of_prepared_data_is_taken_for_its_data_bin(tmp_path: Path) -> None:
