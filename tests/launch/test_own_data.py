@@ -34,6 +34,9 @@ def change(mine: Path, **values: object) -> None:
 
 def test_data_of_a_recipe_keep_what_it_says(plan: Launch, launch: Launch, mine: Path) -> None:
     own = ("--prepared", "mine", "--arch", ARCH, "--cpu")
+    wrong = launch(*own, "--baseline", "nope", status=2)  # which is no architecture
+    assert "nope: train: argument --arch/-a: invalid choice" in wrong
+    assert not Path("runs").exists()
     assert " --share-all-embeddings " in plan(*own)
     assert " --remove-bpe subword_nmt " in plan(*own)
     change(mine, segmentation={"method": "sentencepiece", "size": 9, "joint": False})
@@ -106,9 +109,3 @@ def test_the_report_leaves_out_seeds_that_the_means_leave_out(launch: Launch, mi
     said = launch(*own, "--set", "train.max-update=2")
     assert "left out, as they are of another experiment: seed(s) 2" in said
     assert "\nreport: " in said
-
-
-def test_an_unknown_baseline_is_one_line(launch: Launch, mine: Path) -> None:
-    given = ["--prepared", "mine", "--arch", ARCH, "--baseline", "nope", "--cpu"]
-    assert "nope: train: argument --arch/-a: invalid choice" in launch(*given, status=2)
-    assert not Path("runs").exists()
