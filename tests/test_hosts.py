@@ -1,7 +1,6 @@
 """The hosts: what the plugin relies on, what it refuses, and that they read each other's models."""
 
 import functools
-import logging
 import os
 import re
 import sys
@@ -145,13 +144,6 @@ def test_groups_of_hypotheses_differ_from_those_of_their_own_sentence(numbers: L
         for ids in (torch.tensor(numbers), None)
     )
     assert_same_hypotheses(found, expected)
-
-
-def test_importing_the_plugin_prints_nothing() -> None:
-    """fairseq's modules let the root logger print."""
-    program = "import capsnmt.plugin, logging; print(logging.root.level, logging.root.handlers)"
-    done = ran([sys.executable, "-W", "ignore", "-c", program])
-    assert (done.stdout, done.stderr) == (f"{logging.WARNING} []\n", "")
 
 
 def other_host() -> str:

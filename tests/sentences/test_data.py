@@ -97,15 +97,10 @@ def lines(path: Path) -> List[Tuple[str, ...]]:
     return [tuple(line.split("\t")) for line in path.read_text("utf-8").splitlines()]
 
 
-@pytest.fixture(scope="module")
-def logic(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("logic")
-    assert logical_inference.main(["--output", str(path), *SIZES]) == 0
-    return path
-
-
-def test_generated_pairs_agree_with_their_files_and_labels(logic: Path, tmp_path: Path) -> None:
-    seen = {}
+def test_generated_pairs_agree_with_their_files_labels_and_splits(tmp_path: Path) -> None:
+    """Training pairs have at most six operators."""
+    logic, seen = tmp_path / "logic", {}
+    assert logical_inference.main(["--output", str(logic), *SIZES]) == 0
     for part, size in (("train", 40), ("test", 10)):
         files = [lines(logic / f"{part}{number}") for number in range(13)]
         for number, found in enumerate(files):
@@ -122,9 +117,6 @@ def test_generated_pairs_agree_with_their_files_and_labels(logic: Path, tmp_path
         logical_inference.main(["--output", str(tmp_path / seed), *SIZES, "--seed", seed])
     assert tree(tmp_path / "1") == tree(logic)
     assert tree(tmp_path / "2")["train5"] != tree(logic)["train5"]
-
-
-def test_splits_are_disjoint_and_training_has_at_most_six_operators(logic: Path) -> None:
     splits = {
         split: logical_inference.read_split(logic, split, 6) for split in ("train", "valid", "test")
     }
