@@ -290,7 +290,7 @@ def test_a_cancelled_or_preempted_job_saves_and_leaves_the_queue_to_slurm(
 
 
 @pytest.mark.system
-def test_a_job_runs_what_was_submitted_whatever_is_edited_since(
+def test_a_job_runs_what_was_submitted_whatever_is_edited_since_and_resumes_on_gpus(
     cluster: Cluster, words: List[str], run: Path, tmp_path: Path, launch: Launch
 ) -> None:
     """A run that is complete needs no job; where its scores were lost, nothing is trained."""
@@ -307,17 +307,12 @@ def test_a_job_runs_what_was_submitted_whatever_is_edited_since(
     cluster.end(1)
     assert "was trained with train.lr 0.005, not 0.5" in launch(*words, status=2)
     assert len(cluster.submitted) == 1
-
-
-@pytest.mark.system
-def test_a_training_on_gpus_is_submitted_again_where_there_are_none(
-    cluster: Cluster, words: List[str], run: Path, launch: Launch
-) -> None:
-    """As a login node: the training resumes in the job, and its old scores are gone before."""
-    words = [*(word for word in words if word != "--cpu"), "--slurm"]
+    # on GPUs, which a login node has not: it resumes in the job, and its old scores are gone before
+    row.write_text(SMALL, "utf-8")
+    words.remove("--cpu")
     assert launch(*words) == f"== row, seed 1: complete, {run}\n"
     assert (run / "scores.json").exists()
-    assert "job 1 (submitted)" in launch(*words, "--set", "train.max-epoch=9")
+    assert "job 2 (submitted)" in launch(*words, "--set", "train.max-epoch=9")
     assert not (run / "scores.json").exists()
 
 

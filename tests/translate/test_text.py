@@ -17,23 +17,15 @@ def build(*settings: Optional[str]) -> Any:
     return encoders.build_tokenizer(Namespace(tokenizer="capsnmt", **dict(zip(names, settings))))
 
 
-def test_each_side_has_its_own_tokeniser() -> None:
+def test_each_side_has_its_own_tokeniser_and_a_bad_setting_is_one_line() -> None:
     """That they are those of data preparation and of scoring: test_translate.py."""
     tokenizer = build("en", "vi", "moses", "none")
     assert tokenizer.encode("It's.") == "It 's ."
     assert tokenizer.decode("con mèo .") == "con mèo ."  # a corpus that is published tokenised
-
-
-@pytest.mark.parametrize(
-    ("setting", "message"),
-    [
-        (("en", "de", "spaces", "moses"), "the tokeniser is 'spaces'; choose from moses, "),
-        ((None, "de", "moses", "moses"), "give --source-lang and --target-lang"),
-    ],
-)
-def test_a_bad_setting_is_one_line(setting: tuple, message: str) -> None:
-    with pytest.raises(ConfigurationError, match=message):
-        build(*setting)
+    with pytest.raises(ConfigurationError, match="'spaces'; choose from moses, "):
+        build("en", "de", "spaces", "moses")
+    with pytest.raises(ConfigurationError, match="give --source-lang and --target-lang"):
+        build(None, "de", "moses", "moses")
 
 
 @pytest.mark.parametrize(

@@ -56,23 +56,26 @@ def test_translations_are_those_of_fairseq_generate(row: str, runs: Dict[str, Pa
     assert len({*translated}) > 1  # the model has learnt something
 
 
-def test_a_line_out_for_a_line_in_blank_and_long_ones_too(runs: Dict[str, Path]) -> None:
+def test_a_line_out_for_a_line_in_blank_long_and_unknown_ones_too(runs: Dict[str, Path]) -> None:
     first, second = source(runs["plain"]).splitlines()[:2]
-    stdin = f"\ufeff{first}\r\n\n \t\u2028\n{'x ' * 40}. {second}\n{'y' * 90}\n{first}"
-    done = command(TRANSLATE, runs["plain"], "--max-tokens", "30", stdin=stdin)
+    stdin = f"\ufeff{first}\r\nДом видит дерево.\n\n \t\u2028\n{'x ' * 40}. {second}\n"
+    stdin += f"{'y' * 90}\n{second} 😀\n{first}"
+    flags = ("--max-tokens", "30", "--buffer-size", "2")
+    done = command(TRANSLATE, runs["plain"], *flags, stdin=stdin)
     assert done.returncode == 0, done.stderr
     best = [each[1] for each in expected(runs["plain"])]
     lines = done.stdout.split("\n")
-    assert len(lines) == 7
-    assert [lines[number] for number in (0, 1, 2, 5, 6)] == [best[0], "", "", best[0], ""]
-    assert lines[3]
-    reports = done.stderr.splitlines()
-    assert [report.partition(": ")[0] for report in reports] == [
-        "standard input, line 4",
-        "standard input, line 5",
-        "warning",  # of x and y
-    ]
+    assert len(lines) == 9
+    assert [lines[number] for number in (0, 2, 3, 7, 8)] == [best[0], "", "", best[0], ""]
+    assert lines[4]
+    *reports, unknown = done.stderr.splitlines()
+    numbered = ["standard input, line 5", "standard input, line 6"]
+    assert [report.partition(": ")[0] for report in reports] == numbered
     assert re.search(r"has more than 29 subwords: translated in \d+ parts$", reports[0])
+    assert unknown == (
+        "warning: standard input: 4 of 8 lines have characters that the model does not know, as "
+        "line 2: 'Дом видит дерево.'"
+    )
 
 
 @pytest.mark.one_host  # the search is compared with fairseq-generate on both
@@ -155,17 +158,6 @@ def test_a_model_of_a_plugin_that_builds_on_this_one(
     flags = ["--user-dir", plugin, "--beam", "2", "--precision", "fp32"]
     translated = succeed(TRANSLATE, *arguments, *flags, stdin=source(runs["plain"]))
     assert translated.count("\n") == source(runs["plain"]).count("\n")
-
-
-def test_lines_of_words_that_the_model_does_not_know_are_counted(runs: Dict[str, Path]) -> None:
-    first, second = source(runs["plain"]).splitlines()[:2]
-    stdin = "\n".join([first, "Дом видит дерево.", "", second, f"{second} 😀"])
-    done = command(TRANSLATE, runs["plain"], "--buffer-size", "2", stdin=stdin)
-    assert done.returncode == 0, done.stderr
-    assert done.stderr.splitlines() == [
-        "warning: standard input: 2 of 5 lines have characters that the model does not know, as "
-        "line 2: 'Дом видит дерево.'"
-    ]
 
 
 def copied(source: Path, folder: Path, **texts: str) -> Path:
