@@ -5,7 +5,6 @@ import random
 import re
 import shutil
 import subprocess
-import time
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
 from typing import Callable, Dict, List, Optional, Sequence
@@ -14,7 +13,7 @@ import pytest
 
 from capsnmt.files import locked
 from tests.forked import INTERPRETER
-from tests.interpreter import PYTHON, Process, environment, interpreter, ran, start
+from tests.interpreter import PYTHON, environment, interpreter, ran, start
 from tests.support import PLUGIN
 
 TINY = [
@@ -50,7 +49,7 @@ def command(
     words = [str(argument) for argument in arguments]
     if python != PYTHON:
         return ran([python, "-m", module, *words], stdin=stdin)
-    others = module in ("capsnmt.launch", "capsnmt.corpora")
+    others = module in ("capsnmt.launch", "capsnmt.corpora", "torch.distributed.run")
     starts = {INTERPRETER: str(interpreter())} if others else {}
     with TemporaryDirectory() as folder:
         streams = [Path(folder) / name for name in ("stdin", "stdout", "stderr")]
@@ -111,37 +110,6 @@ def train(
     """Train a small model of the architecture for some updates; return its log."""
     arguments = training(data, save, arch, updates, *flags)
     return logged("fairseq_cli.train", *arguments, python=python)
-
-
-def in_two(module: str, arguments: List[object], folder: Path) -> str:
-    """Run ``python -m module arguments`` as two gloo processes; return the log of the first.
-
-    If one of them fails, the other, which would wait for it, is killed.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    meeting = folder / "store"
-    meeting.unlink(missing_ok=True)
-    logs = [folder / f"rank-{rank}.log" for rank in range(2)]
-    workers: List[Process] = []
-    for rank, log in enumerate(logs):
-        distributed = [
-            *("--distributed-rank", rank, "--distributed-world-size", 2),
-            *("--distributed-init-method", f"file://{meeting}", "--distributed-no-spawn"),
-            *("--distributed-backend", "gloo", "--ddp-backend", "legacy_ddp"),
-        ]
-        log.touch()
-        words = [str(argument) for argument in (*distributed, *arguments)]
-        workers.append(start(module, words, environment(), [Path(os.devnull), log, log]))
-    try:
-        while None in (states := [worker.exitcode for worker in workers]) and not any(states):
-            time.sleep(0.1)
-    finally:
-        for worker in workers:
-            worker.kill()
-            worker.join()
-    for log, state in zip(logs, states):
-        assert state in (0, None), log.read_text("utf-8")[-3000:]
-    return logs[0].read_text("utf-8")
 
 
 def hypotheses(generated: str) -> List[str]:

@@ -11,17 +11,7 @@ import torch
 
 from capsnmt.checkpoints.load import load_checkpoint
 from capsnmt.models import CapsnmtTransformer
-from tests.commands import (
-    EVERYTHING,
-    ON_CPU,
-    command,
-    hypotheses,
-    in_two,
-    logged,
-    succeed,
-    train,
-    training,
-)
+from tests.commands import EVERYTHING, ON_CPU, command, hypotheses, logged, succeed, train, training
 from tests.support import HALF, PLUGIN, REPO
 
 pytestmark = pytest.mark.system
@@ -178,16 +168,22 @@ def parameters(folder: Path) -> Dict[str, torch.Tensor]:
 
 
 def test_two_processes_train_what_one_does_with_the_doubled_batch(
-    corpus: Path, tmp_path: Path
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All mechanisms at once have the parameters of every preset."""
+    """All mechanisms at once have the parameters of every preset. As the launcher starts them."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))  # torchrun leaves a folder
 
     def arguments(name: str, size: int) -> List[object]:
         arch, *flags = EVERYTHING
         flags = [*flags, *EXACT, "--batch-size", size]
         return training(corpus / "bin", tmp_path / name, arch, 4, *flags)
 
-    log = in_two("fairseq_cli.train", arguments("two", SENTENCES // 2), tmp_path / "two")
+    log = logged(
+        *("torch.distributed.run", "--standalone", "--local-addr=localhost", "--nproc_per_node=2"),
+        *("-m", "capsnmt.launch.train", *arguments("two", SENTENCES // 2)),
+        *("--distributed-world-size", 2, "--distributed-backend", "gloo"),
+        *("--ddp-backend", "legacy_ddp"),
+    )
     assert "training on 2 devices" in log
     succeed("fairseq_cli.train", *arguments("one", SENTENCES))
     two, one = (parameters(tmp_path / name) for name in ("two", "one"))

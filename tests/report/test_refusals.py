@@ -74,7 +74,9 @@ def test_a_damaged_classifier_is_one_line(output: Path, report: Callable[..., st
     )
 
 
-def test_missing_data_is_one_line(output: Path, report: Callable[..., str]) -> None:
+def test_data_that_are_missing_or_of_another_test_set_are_one_line(
+    output: Path, report: Callable[..., str]
+) -> None:
     for row in TRANSLATIONS:
         put("config.json", "data", value=str(output / "data"))(output / row / "seed-1")
     manifest = output / "data/manifest.json"
@@ -84,28 +86,20 @@ def test_missing_data_is_one_line(output: Path, report: Callable[..., str]) -> N
     assert f"{manifest.parent} has no prepared data (manifest.json); make it by caps" in said
     assert "or link it if it was moved" in said
     manifest.write_bytes(content)
-    for path in (
-        output / "em_routing/seed-1/generate-test.txt",
-        output / "data/raw/test.de",
-        output / "data/raw/test.en",
-    ):
+    source, reference = (output / "data" / "raw" / f"test.{side}" for side in ("en", "de"))
+    text, known = (path.read_text("utf-8") for path in (source, reference))
+    source.write_text(f"{text}more\n", "utf-8")
+    other = f"{source} has 31 segments, but the reference {reference} has 30"
+    assert other in report(output / "baseline")
+    source.write_text(text, "utf-8")
+    reference.write_text(known.replace("schön", "alt"), "utf-8")
+    other = f"baseline/seed-1 was scored with another reference than {reference}"
+    assert other in report(output / "baseline")
+    reference.write_text(known, "utf-8")
+    for path in (output / "em_routing/seed-1/generate-test.txt", reference, source):
         path.unlink()
         fault = f"{path} is not there, of which samples are shown; restore it, or give --samples 0"
         assert fault in report(*runs(output))
-
-
-def test_samples_of_another_test_set_are_one_line(output: Path, report: Callable[..., str]) -> None:
-    put("config.json", "data", value=str(output / "data"))(output / "baseline" / "seed-1")
-    source, reference = (output / "data" / "raw" / f"test.{side}" for side in ("en", "de"))
-    text = source.read_text("utf-8")
-    source.write_text(f"{text}more\n", "utf-8")
-    assert f"{source} has 31 segments, but the reference {reference} has 30" in report(
-        output / "baseline"
-    )
-    source.write_text(text, "utf-8")
-    reference.write_text(reference.read_text("utf-8").replace("schön", "alt"), "utf-8")
-    error = report(output / "baseline")
-    assert f"baseline/seed-1 was scored with another reference than {reference}" in error
 
 
 def test_seeds_with_other_settings_have_no_mean(output: Path, report: Callable[..., str]) -> None:

@@ -332,24 +332,31 @@ def test_one_seed_twice_is_two_experiments(output: Path) -> None:
     assert [row[0] for row in table([first, copy])] == [str(first), str(copy)]
 
 
-def test_other_data_and_settings_of_classifiers_are_said(tmp_path: Path) -> None:
-    write_classifiers(tmp_path)
-    assert "Not comparable" not in page([tmp_path])
-    assert "A line joins the means" in page([tmp_path])
-    assert "A line joins the means" not in page([tmp_path / "both/seed-1"])
+def test_other_data_and_settings_of_classifiers_are_said_also_beside_translation(
+    output: Path,
+) -> None:
+    classifiers = output / "classifiers"
+    write_classifiers(classifiers)
+    assert "Not comparable" not in page([classifiers])
+    assert "A line joins the means" in page([classifiers])
+    assert "A line joins the means" not in page([classifiers / "both/seed-1"])
     for task in ("", "WC"):
-        for path in (tmp_path / "both" / task).glob("seed-*"):
+        for path in (classifiers / "both" / task).glob("seed-*"):
             put("training.json", "vocabulary", value={"test0": "1"})(path)
             put("config.json", "settings", "train", "dropout", value=0.3)(path)
             put("config.json", "settings", "precision", value="fp16")(path)
-    content = page([tmp_path])
+    content = page([classifiers])
     assert re.search("Not comparable, .*both.*seed-2", content)
     assert content.count("| both | train.dropout – → 0.3; precisions fp32 → fp16 |") == 2
+    content = page([output / "baseline", classifiers / "both"])
+    assert content.startswith("# lines, en to de\n")
+    assert re.findall("(?m)^## .*(?:Results|Probing|Logical inference)$", content)
 
 
 def test_a_folder_gives_its_rows_with_their_seeds_the_baseline_first(
-    output: Path, capfd: pytest.CaptureFixture[str]
+    output: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    """Through links as well, each once: a row that lay on another disk was left out, in silence."""
     for path in output.glob("*/seed-1/*.json"):
         text = path.read_text("utf-8").replace(': "baseline"', ': "z"')
         path.write_text(text, "utf-8")
@@ -358,28 +365,17 @@ def test_a_folder_gives_its_rows_with_their_seeds_the_baseline_first(
         shutil.copytree(output / "em_routing/seed-1", folder)
         edit(folder / "config.json", lambda config, seed=seed: config.update(seed=seed))
     (output / "em_routing/seed-2/scores.json").unlink()
-    trained = page([output]).partition("## Training")[2]
-    names = [row[0].replace("\\_", "_") for row in rows_of(trained, "system")]
+    expected = page([output])
+    trained = rows_of(expected.partition("## Training")[2], "system")
+    names = [row[0].replace("\\_", "_") for row in trained]
     assert names == ["system", "z, seed 1", "em_routing, seed 1", "em_routing, seed 10"]
     left_out = f"warning: {output / 'em_routing/seed-2'} is not finished and is left out\n"
     assert left_out in capfd.readouterr().err
-
-
-def test_rows_are_found_through_links_each_once(output: Path, tmp_path: Path) -> None:
-    """A row that lay on another disk was left out, in silence."""
-    expected = page([output])
     (output / "em_routing").rename(tmp_path / "moved")
     (output / "em_routing").symlink_to(tmp_path / "moved")
     (output / "newest").symlink_to("em_routing")
     (tmp_path / "moved/up").symlink_to(output)
     assert page([output]) == expected
-
-
-def test_translation_and_classifiers_are_on_one_page(output: Path, tmp_path: Path) -> None:
-    write_classifiers(tmp_path / "classifiers")
-    content = page([output / "baseline", tmp_path / "classifiers" / "both"])
-    assert content.startswith("# lines, en to de\n")
-    assert re.findall("(?m)^## .*(?:Results|Probing|Logical inference)$", content)
 
 
 @pytest.fixture
@@ -394,7 +390,7 @@ def curves_of(*folders: Path) -> List[str]:
     return [row[0].replace("\\_", "_") for row in table[1:]]
 
 
-def test_values_are_numbers_in_rising_order_then_texts(swept: Path) -> None:
+def test_values_are_numbers_in_rising_order_then_texts_with_each_seed_once(swept: Path) -> None:
     for text, more in (("all", 0), ("1e1", 0), ("10", 2)):  # YAML reads the first two as texts
         copy = shutil.copytree(swept / "em_routing_layer-capsules-8", swept / f"em_routing_{text}")
         for path in copy.glob("seed-*/config.json"):
@@ -402,9 +398,6 @@ def test_values_are_numbers_in_rising_order_then_texts(swept: Path) -> None:
             edit(path, lambda config, more=more: config.update(seed=config["seed"] + more))
     header, *_ = rows_of(page([swept]).partition("## Sweeps")[2], "system")
     assert header == ["system", "8", "1e1", "64", "512", "all"]
-
-
-def test_a_row_of_a_sweep_has_each_seed_once(swept: Path) -> None:
     row = swept / "em_routing_layer-capsules-8"
     shutil.copytree(row / "seed-1", row / "seed-1-old")  # its seeds had the score of one
     with pytest.raises(ConfigurationError, match=f"^{row} has a seed twice"):

@@ -165,23 +165,16 @@ def test_a_training_that_ends_at_a_checkpoint_it_had_passed_ends_there() -> None
     assert parse_train_log(trained(0, 8), 8) == parse_train_log(trained(0, 8))
 
 
-def test_the_peak_memory_is_the_highest_of_all_starts() -> None:
+def test_a_curve_has_what_is_logged_finite_losses_and_the_peak_memory_of_all_starts() -> None:
     log = ['{"loss": "9", "num_updates": "10"}', '{"peak_memory_gib": 1.25}']
     assert parse_train_log(log).peak_memory == 1.25
     assert parse_train_log([*log, *trained(10, 12), '{"peak_memory_gib": 1.0}']).peak_memory == 1.25
-    assert parse_train_log(log[:1]).peak_memory is None
-
-
-def test_a_log_without_validation_or_times_has_a_curve_without_them() -> None:
-    curve = parse_train_log(['{"loss": "9", "num_updates": "10"}'])
+    curve = parse_train_log(log[:1])
     assert (curve.valid, curve.training_seconds, curve.updates) == ({}, None, 10)
-    assert curve.tokens_per_second is None
-
-
-@pytest.mark.parametrize("loss", ["nan", "inf", "null", "x", None])
-def test_a_loss_that_is_not_a_finite_number_is_not_a_point(loss: object) -> None:
-    lines = [json.dumps({"loss": loss, "num_updates": "20"}), *trained(0, 2)]
-    assert sorted(parse_train_log(lines).train) == [1, 2]
+    assert (curve.tokens_per_second, curve.peak_memory) == (None, None)
+    for loss in ("nan", "inf", "null", "x", None):
+        lines = [json.dumps({"loss": loss, "num_updates": "20"}), *trained(0, 2)]
+        assert sorted(parse_train_log(lines).train) == [1, 2], loss
 
 
 def test_the_mean_of_an_epoch_is_a_point_where_the_training_has_no_other() -> None:
@@ -299,24 +292,14 @@ def test_seeds_with_other_settings_and_unfinished_ones_are_left_out(
     assert next(lines(summarise(run))).endswith("seed(s) 2, 3, 6, 7, 9, 11")
 
 
-def test_seeds_that_were_scored_otherwise_are_named(
-    first: Path, tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
-    """The mean had the signature of one of them."""
-    runs = [add_seed(first, tmp_path, seed, 42.0) for seed in (1, 2)]
-    bleu = ("test", "systems", 0, "outputs", 0, "scores", "bleu", "signature")
-    for run, version in zip(runs, ("2.3.1", "2.4.0")):
-        put("scores.json", *bleu, value=f"tok:13a|version:{version}")(run.path)
-    signature = "tok:13a|version:2.3.1 and tok:13a|version:2.4.0"
-    assert summary_of(runs[0])["scores"]["test"]["bleu"]["signature"] == signature
-    assert "seeds with different signatures of BLEU on test" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("asked", [("fp32", "bf16"), ("auto", "auto")])
-def test_seeds_of_several_precisions_are_named(
+def test_seeds_that_were_trained_or_scored_otherwise_are_named(
     asked: Tuple[str, str], first: Path, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
-    """Also of machines on which ``auto`` is another one, but of older records that say no more."""
+    """Also of machines on which ``auto`` is another one, but of older records that say no more.
+
+    The mean had the signature of one of them.
+    """
     runs = [add_seed(first, tmp_path, seed, 42.0) for seed in (1, 2, 3)]
     for run, setting, precision in zip(runs, (*asked, "auto"), ("fp32", "bf16", None)):
         put("config.json", "settings", "precision", value=setting)(run.path)
@@ -325,6 +308,12 @@ def test_seeds_of_several_precisions_are_named(
     warning = "the mean is of seeds with different precisions (em_routing bf16 and fp32)"
     assert warning in capsys.readouterr().err
     assert "different precisions (em\\_routing bf16 and fp32)" in page([tmp_path])
+    bleu = ("test", "systems", 0, "outputs", 0, "scores", "bleu", "signature")
+    for run, version in zip(runs, ("2.3.1", "2.4.0", "2.4.0")):
+        put("scores.json", *bleu, value=f"tok:13a|version:{version}")(run.path)
+    signature = "tok:13a|version:2.3.1 and tok:13a|version:2.4.0"
+    assert summary_of(runs[0])["scores"]["test"]["bleu"]["signature"] == signature
+    assert "seeds with different signatures of BLEU on test" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("record", ["config.json", "training.json", "scores.json"])
