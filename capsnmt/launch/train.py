@@ -112,7 +112,8 @@ def train(cfg: Any) -> None:
     for signum in SIGNALS:
         signal.signal(signum, lambda number, _: received.append(number))
     root = logging.getLogger()
-    root.setLevel(min(root.level, logging.INFO))  # whatever LOGLEVEL says: it is read
+    if distributed_utils.is_master(cfg.distributed_training):  # the others are silent
+        root.setLevel(min(root.level, logging.INFO))  # whatever LOGLEVEL says: it is read
     log_file, cfg.common.log_file = cfg.common.log_file, None
     if log_file is not None:
         statistics = logging.FileHandler(log_file, encoding="utf-8", delay=True)
