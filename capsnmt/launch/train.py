@@ -111,14 +111,11 @@ def train(cfg: Any) -> None:
     request, received = Path(cfg.checkpoint.save_dir) / STOP_FILE, [0]
     for signum in SIGNALS:
         signal.signal(signum, lambda number, _: received.append(number))
-    root = logging.getLogger()
-    if distributed_utils.is_master(cfg.distributed_training):  # the others are silent
-        root.setLevel(min(root.level, logging.INFO))  # whatever LOGLEVEL says: it is read
     log_file, cfg.common.log_file = cfg.common.log_file, None
     if log_file is not None:
         statistics = logging.FileHandler(log_file, encoding="utf-8", delay=True)
         statistics.addFilter(lambda record: record.getMessage().startswith('{"'))
-        root.addHandler(statistics)
+        logging.getLogger().addHandler(statistics)
     after_update = fairseq_train.validate_and_save
     count = restore_patience(cfg.checkpoint)
     if 0 < cfg.checkpoint.patience <= count.get("num_runs", 0):
@@ -226,6 +223,9 @@ def find_place(distributed: Any, cpu: bool) -> None:
 
 def cli_main() -> None:
     """Train with the flags of fairseq-train."""
+    root = logging.getLogger()
+    # whatever LOGLEVEL says: it is read; fairseq lets the first of several processes alone log
+    root.setLevel(min(root.level, logging.INFO))
     args = options.parse_args_and_arch(options.get_training_parser())
     cfg = convert_namespace_to_omegaconf(args)
     distributed = cfg.distributed_training

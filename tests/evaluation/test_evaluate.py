@@ -142,7 +142,7 @@ def test_the_report_of_compare_mt_is_seeded_and_shows_text_as_it_is_or_is_not_le
     words += ["--reference", reference, "--tokenized-reference", reference]
     words += ["--tokenized-reference", two, "--compare-mt", folder]
     monkeypatch.setattr(sys, "executable", shutil.which("false"))
-    assert main([*map(str, words)]) == 2
+    assert main([*map(str, words), "--metrics", "bleu"]) == 2
     assert "compare-mt failed: " in capsys.readouterr().err.splitlines()[-1]
     assert not folder.exists()
     monkeypatch.setattr(sys, "executable", str(interpreter()))

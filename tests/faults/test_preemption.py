@@ -206,12 +206,12 @@ def test_two_processes_by_torchrun_stop_when_one_is_asked(
     prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("TMPDIR", str(tmp_path))  # torchrun leaves a folder
-    monkeypatch.setenv("LOGLEVEL", "ERROR")  # of fairseq: it leaves out what it was asked for
     with started(LAUNCHER, [*long_row(prepared, tmp_path), "--cpu", "2"]) as running:
         assert running.reaches("  update 2/"), running.errors
         os.kill(rank(running, 1), signal.SIGUSR1)
         assert running.end() == 128 + signal.SIGTERM
         assert running.errors[-1] == "stopped by SIGTERM: the same command resumes"
+    assert sum("  update 2/" in line for line in running.lines) == 1  # the first alone logs
     last = tmp_path / "runs" / "row" / "seed-1" / "checkpoints" / LAST
     assert 2 <= content(last)["updates"] < 400
 
@@ -229,6 +229,7 @@ def test_a_stop_signal_saves_and_a_second_one_kills(
     prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """The first as of a terminal that closes."""
+    monkeypatch.setenv("LOGLEVEL", "ERROR")  # of fairseq: it leaves out what it was asked for
     line = long_row(prepared, tmp_path)
     with started(LAUNCHER, line) as launch:
         assert launch.reaches("  update 2/"), launch.errors
