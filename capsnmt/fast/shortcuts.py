@@ -55,10 +55,14 @@ class Dropped(torch.autograd.Function):
 
 
 def random_numbers(x: Tensor) -> Tensor:
-    """Return a random 16-bit integer for each element of ``x``, of all values equally likely."""
+    """Return a random 16-bit integer for each element of ``x``, of all values equally likely.
+
+    They have the strides of what torch computes of ``x``: those of a permuted one are permuted.
+    """
     words = torch.empty(-(-x.numel() // 4), dtype=torch.int64, device=x.device)
     lowest = torch.iinfo(torch.int64).min
-    return words.random_(lowest, None).view(torch.int16)[: x.numel()].view(x.shape)
+    strides = torch.empty_like(x, device="meta").stride()
+    return words.random_(lowest, None).view(torch.int16).as_strided(x.shape, strides)
 
 
 PLAIN_UP_TO = 64
