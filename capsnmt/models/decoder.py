@@ -15,6 +15,18 @@ from capsnmt.modules.overrides import inherits
 from capsnmt.routing.tracing import is_traced
 
 
+def by_hypothesis(encoded: Dict[str, List[Tensor]], rows: int) -> Dict[str, List[Tensor]]:
+    """Return an encoding of sentences with a row for each of their hypotheses, as the host's."""
+    dims = {"encoder_out": 1, "encoder_padding_mask": 0, "encoder_embedding": 0}
+    beam = rows // max(1, encoded["encoder_out"][0].size(1)) if encoded["encoder_out"] else 1
+    if beam == 1:
+        return encoded
+    repeated = encoded.copy()
+    for name in dims.keys() & encoded.keys():
+        repeated[name] = [x.repeat_interleave(beam, dims[name]) for x in encoded[name]]
+    return repeated
+
+
 class TransformerDecoder(Stack, TransformerDecoderBase):
     """fairseq's decoder with our layers, their connections and their aggregation."""
 
@@ -25,8 +37,12 @@ class TransformerDecoder(Stack, TransformerDecoderBase):
         # fairseq's criterion with alignments also reads the weights of the top layer in training
         self.learns_alignment = bool(safe_getattr(cfg, "load_alignments", False))
 
-    def forward(self, prev_output_tokens: Tensor, *inputs: Any, **settings: Any) -> Any:
+    def forward(
+        self, prev_output_tokens: Tensor, encoder_out: Any = None, *inputs: Any, **settings: Any
+    ) -> Any:
         """Decode as the host, under ``--autocast``; it includes the output projection."""
+        if encoder_out is not None and self.has_own_passes():
+            encoder_out = by_hypothesis(encoder_out, len(prev_output_tokens))
         decode = TransformerDecoderBase.forward
         if runs_compiled(self):
             length = prev_output_tokens.size(1)
@@ -35,7 +51,12 @@ class TransformerDecoder(Stack, TransformerDecoderBase):
                 self.buffered_future_mask(self.embed_tokens.weight.new_empty(size, 0))
             decode = compiled(decode)
         with autocast_of(self, self.autocast):
-            return decode(self, prev_output_tokens, *inputs, **settings)
+            return decode(self, prev_output_tokens, encoder_out, *inputs, **settings)
+
+    def has_own_passes(self) -> bool:
+        """Return whether a user's method, which may read the encoding, decodes the features."""
+        ours = next(each for each in type(self).__mro__ if each.__module__.startswith("capsnmt."))
+        return not inherits(self, ours, "extract_features", "extract_features_scriptable")
 
     def upgrade_state_dict_named(self, state_dict: Dict[str, Any], name: str) -> None:
         """Also drop the projection that fairseq adds for shared embeddings, if there is none."""
@@ -62,14 +83,12 @@ class TransformerDecoder(Stack, TransformerDecoderBase):
         encoded_padding: Optional[Tensor] = None
         if encoder_out is not None:
             own = self.has_own_layers()
+            if own:  # a user's part may read a row for each hypothesis
+                encoder_out = by_hypothesis(encoder_out, len(prev_output_tokens))
             # cross+self-attention appends the padding of the words
             plain = own or self.cross_self_attention
             masks = encoder_out["encoder_padding_mask"] if plain else attention_masks(encoder_out)
             encoded = [*encoder_out["encoder_out"], None][0]
-            if own and encoded is not None:  # a user's part may read a row for each hypothesis
-                beam = len(prev_output_tokens) // max(1, encoded.size(1))
-                encoded = encoded.repeat_interleave(beam, 1)
-                masks = [mask.repeat_interleave(beam, 0) for mask in masks]
             encoded_padding = [*masks, None][0]
         x = embedding = self.embed(prev_output_tokens, incremental_state)
         if incremental_state is not None:

@@ -293,7 +293,7 @@ SCORES = {"scores": by_distance, "count": by_words}
     "path",
     [
         *("v_proj", "q_proj", "out_proj", "embed_tokens", "model", "attend", "instance"),
-        *("layer", "forward"),
+        *("layer", "forward", "features"),
         *SCORES,
     ],
 )
@@ -314,6 +314,14 @@ def test_a_decoder_with_own_methods_is_searched_with_them(path: str, attention: 
     elif path == "forward":
         run = changed.forward
         changed.forward = lambda query, key, **more: run(query + key.mean(0), key, **more)
+    elif path == "features":  # so does the decoder
+        features = model.decoder.extract_features
+
+        def with_mean(words: Any, encoder_out: Any, **more: Any) -> Any:
+            found, extra = features(words, encoder_out=encoder_out, **more)
+            return found + encoder_out["encoder_out"][0].mean(0).unsqueeze(1), extra
+
+        model.decoder.extract_features = with_mean
     elif path == "instance":
         probabilities = model.get_normalized_probs
         model.get_normalized_probs = lambda *args, **more: 3 * probabilities(*args, **more)
