@@ -32,8 +32,7 @@ RATHER = "average earlier checkpoints, or train again with a lower learning rate
 # Settings that tell one training from another: by some, the same tensors compute something else.
 TRAINING = re.compile(
     r"arch|seed|(source|target)_lang|(head|layer|capsule)_.+|mlmha(_sources)?|surface_fusion|"
-    r"routing_(iterations|coefficients)|activation_fn|"
-    r"(encoder|decoder)_(attention_heads|normalize_before)"
+    r"routing_(iterations|coefficients)"
 )
 
 
@@ -116,7 +115,7 @@ def average_checkpoints(paths: Sequence[Path]) -> Dict[str, Any]:
                 )
         words = load.in_group((state.get("task_state") or {}).get(load.WORDS))
         named = load.settings_of(state).items()
-        telling = sorted(item for item in named if TRAINING.fullmatch(item[0]))
+        telling = sorted(x for x in named if TRAINING.fullmatch(x[0]) or x[0] in load.COMPUTING)
         settings = str([*telling, *map(words.get, load.SIDES)])
         trainings.setdefault(settings, path)
         load.check_finite(state["model"], path, RATHER)

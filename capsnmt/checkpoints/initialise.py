@@ -12,6 +12,7 @@ import torch.nn as nn
 from omegaconf import OmegaConf
 
 from capsnmt.checkpoints.load import (
+    COMPUTING,
     SIDES,
     STARTS,
     check_dictionary,
@@ -26,17 +27,6 @@ logger = logging.getLogger(__name__)
 
 # one for each shard of a model; checkpoint_last_old.pt, a copy that a user keeps, is not read
 LASTS = re.compile(r"checkpoint_last(-.+)?\.pt")
-# by what tensors of the same names and shapes compute something else, with whose tensors they are
-COMPUTING = {
-    "encoder_attention_heads": "encoder.layers.",
-    "decoder_attention_heads": "decoder.layers.",
-    "encoder_normalize_before": "encoder.layers.",
-    "decoder_normalize_before": "decoder.layers.",
-    "activation_fn": "",
-    "no_scale_embedding": "",
-    "no_token_positional_embeddings": "",
-    "cross_self_attention": "decoder.layers.",
-}
 
 Changed = Callable[[Any, Any], Iterable[str]]
 """What yields the switches by which a model computes something else, of two settings."""

@@ -48,6 +48,17 @@ PARTS: Dict[str, type] = {
 # Files that only a training's first start reads. Later the model has its own checkpoint, perhaps on
 # a machine without them.
 STARTS = ("init_from", "probe_checkpoint", "encoder_embed_path", "decoder_embed_path")
+# by what tensors of the same names and shapes compute something else, with whose tensors they are
+COMPUTING = {
+    "encoder_attention_heads": "encoder.layers.",
+    "decoder_attention_heads": "decoder.layers.",
+    "encoder_normalize_before": "encoder.layers.",
+    "decoder_normalize_before": "decoder.layers.",
+    "activation_fn": "",
+    "no_scale_embedding": "",
+    "no_token_positional_embeddings": "",
+    "cross_self_attention": "decoder.layers.",
+}
 # What only training uses; a trained model is loaded without it.
 WITHOUT_TRAINING: Dict[str, Any] = {
     **{"checkpoint_activations": False, "offload_activations": False},

@@ -70,12 +70,14 @@ def test_the_mean_of_two_trainings_or_of_one_model_twice_is_warned_of(
     tmp_path: Path, capsys: Any
 ) -> None:
     """Of two seeds or systems, or of ``RUN/*.pt`` with the last checkpoint by several names."""
-    for seed, mlmha, warned in ((1, "M-00", False), (2, "M-00", True), (1, "M-10", True)):
-        models = (Namespace(arch="a", mlmha=each) for each in ("M-00", mlmha))
+    plain: Dict[str, Any] = {"arch": "a", "mlmha": "M-00", "no_scale_embedding": False}
+    others: List[Dict[str, Any]] = [{}, {}, {"mlmha": "M-10"}, {"no_scale_embedding": True}]
+    for case, (seed, other) in enumerate(zip((1, 2, 1, 1), others)):
+        models = (Namespace(**{**plain, **each}) for each in ({}, other))
         cfgs = [{"common": {"seed": n}, "model": each} for n, each in zip((1, seed), models)]
         average(tmp_path, *(write(tmp_path / f"{n}.pt", cfg) for n, cfg in enumerate(cfgs)))
         said = capsys.readouterr().err
-        assert ("1.pt are of different trainings" in said) == warned
+        assert ("1.pt are of different trainings" in said) == (case > 0)
         assert f"1.pt has the weights of {tmp_path / '0.pt'}, which count twice" in said
 
 
