@@ -315,9 +315,9 @@ class _Execution:
         )
 
     def check_others(self) -> None:
-        """Raise if the baseline translated another test set, or the initial model another language.
+        """Raise if the baseline has another test set, or the initial model other words.
 
-        A job of SLURM may wait for theirs.
+        Warn of one that was replaced since the training began. A job of SLURM may wait for theirs.
         """
         row, initial = self.run.config.baseline, self.run.initial
         if row is not None and self.run.of(row).is_finished:

@@ -28,7 +28,7 @@ OWNED = {
 }
 
 # The files without which fairseq-generate would fail, after the training.
-NAMED_FILES = {"bpe-codes", "lm-path", "sentencepiece-model"}
+NEEDED_FILES = {"bpe-codes", "lm-path", "sentencepiece-model"}
 # Which flag of fairseq-train keeps the checkpoints of each way to average; -1: all.
 KEPT_BY = {
     "last-updates": "keep-interval-updates",
@@ -175,7 +175,7 @@ def check_generation(settings: Settings, arguments: Sequence[str]) -> None:
 
     parsed = check("generate", options.get_generation_parser(), arguments)
     _check_values("generate", settings.generate)
-    for name in sorted(NAMED_FILES & settings.generate.keys()):
+    for name in sorted(NEEDED_FILES & settings.generate.keys()):
         if not Path(path := str(settings.generate[name])).is_file():
             raise ConfigurationError(f"generate.{name}: {path} is not there; give a file")
     given = [name for name, value in settings.generate.items() if value is not False]
