@@ -83,7 +83,7 @@ def keep(place: RunFolder, folder: Path) -> None:
     for other in sorted(folder.parent.glob("seed-*/config.json")):
         check_one_row(FinishedRun(other.parent), run, "keep it elsewhere, or delete what is kept")
     folder.mkdir(parents=True, exist_ok=True)
-    kept.config.unlink(missing_ok=True)
+    kept.config.unlink(missing_ok=True)  # which says that all else is there
     records.write(kept.scores, without_folders(records.load(place.scores)))
     records.write(folder / "facts.json", facts(run))
     write_table(folder / "train-loss.tsv", run.curve.train)
