@@ -182,9 +182,14 @@ def test_a_users_layer_gets_the_padding_of_the_source_as_the_hosts_does(side: st
 
 
 class Convolved(TransformerEncoderLayer):
-    def build_fc1(self, width: int, *others: Any) -> torch.nn.Module:
-        convolution = DynamicConv1dTBC(width, 3, padding_l=1, num_heads=4, weight_dropout=0.1)
-        return torch.nn.Sequential(convolution, super().build_fc1(width, *others))
+    def __init__(self, cfg: Any, *others: Any) -> None:
+        super().__init__(cfg, *others)
+        self.convolution = DynamicConv1dTBC(
+            cfg.encoder.embed_dim, 3, padding_l=1, num_heads=4, weight_dropout=0.1
+        )
+
+    def forward(self, x: torch.Tensor, *masks: Any) -> Any:
+        return super().forward(self.convolution(x.contiguous()), *masks)
 
 
 def test_a_users_layer_may_have_the_hosts_convolutions(monkeypatch: pytest.MonkeyPatch) -> None:
