@@ -65,14 +65,14 @@ def map_jobs(
     """Yield ``function(*job)`` for every job, in order.
 
     A job is taken only when a worker is about to need it. One worker, or one job, needs only this
-    process.
+    process, and a machine without semaphores (/dev/shm) has no other.
 
     **D**: jobs and results are files, and the queues of the pool have their names: a worker that is
     killed while it writes more than a pipe holds would leave the pool waiting for ever.
     """
     jobs = iter(jobs)
     first = [*islice(jobs, workers)]
-    if len(first) < 2:
+    if len(first) < 2 or not _has_semaphores():
         yield from (function(*job) for job in chain(first, jobs))
         return
     begun: Deque[Future[Path]] = deque()
@@ -103,6 +103,14 @@ def map_jobs(
         finally:  # after an error, or Ctrl-C: do not wait for what is in progress
             for worker in {*multiprocessing.active_children()} - others:
                 worker.kill()
+
+
+def _has_semaphores() -> bool:
+    try:
+        multiprocessing.Lock()
+    except OSError:
+        return False
+    return True
 
 
 def map_file(

@@ -224,8 +224,13 @@ def _double(number):
     return 2 * number
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_chunks_come_back_in_order_and_few_are_read_before_they_are_needed(workers):
+@pytest.mark.parametrize(("workers", "semaphores"), [(1, True), (2, True), (2, False)])
+def test_chunks_come_back_in_order_and_few_are_read_before_they_are_needed(
+    workers, semaphores, monkeypatch
+):
+    if not semaphores:  # as without /dev/shm
+        missing = "multiprocessing.synchronize._multiprocessing.SemLock"
+        monkeypatch.setattr(missing, lambda *_: os.stat("/nowhere/shm"))
     read = []
 
     def chunks():
