@@ -20,7 +20,7 @@ PANELS = {
 }
 LONGEST_LABEL = 14  # characters of a subword on an axis
 LETTERS = 76  # of the titles of a row of panels
-TALLEST = 8  # names in a column beside a row of panels
+MOST_NAMES_BESIDE = 8  # names in a column beside a row of panels
 COLOUR_MAP = "viridis"  # monotone in lightness: legible in print and with any colour vision
 
 
@@ -148,7 +148,7 @@ def scatter(panels: Mapping[str, Tuple[Any, Any]], groups: str) -> Any:
         *(shown.values(), shown),
         loc="outside right center",
         title=groups,
-        ncols=-(-len(shown) // TALLEST),
+        ncols=-(-len(shown) // MOST_NAMES_BESIDE),
         markerscale=2,
         frameon=False,
     )

@@ -22,11 +22,11 @@ from capsnmt.forms import Words, check_order
 from capsnmt.lines import blank_lines, read_lines
 
 SEED = 1  # of the pairs that are held out
-# what Moses' normalisation makes one, and what tokens have apart
+# what Moses' normalisation makes one, and its tokens
 TYPOGRAPHY = str.maketrans(
     {**dict.fromkeys("„“”«»", '"'), **dict.fromkeys("‘’‚´`", "'"), "–": "-", "—": "-", "…": "..."}
 )
-APART = re.compile(r"([^\w\s])")
+TOKENS = re.compile(r"\w+|[^\w\s]")
 Sentences = Iterator[Tuple[str, ...]]  # source, target, and further references
 Texts = Mapping[str, Mapping[str, Sequence[Text]]]  # file -> pattern -> its texts
 
@@ -208,8 +208,8 @@ def _key(pair: Tuple[str, ...]) -> Tuple[str, str]:
 
 def _as_tokens(pair: Tuple[str, ...]) -> Tuple[str, str]:
     """Return what tokens tell apart of a pair, but for case."""
-    apart = (APART.sub(r" \1 ", words.translate(TYPOGRAPHY)) for words in _key(pair))
-    source, target = (" ".join(words.split()) for words in apart)
+    texts = (words.translate(TYPOGRAPHY) for words in _key(pair))
+    source, target = (" ".join(TOKENS.findall(text)) for text in texts)
     return source, target
 
 

@@ -13,18 +13,7 @@ import sys
 from contextlib import contextmanager
 from operator import attrgetter
 from pathlib import Path
-from typing import (
-    Any,
-    Callable,
-    ContextManager,
-    Dict,
-    Iterator,
-    List,
-    Mapping,
-    Optional,
-    TextIO,
-    Tuple,
-)
+from typing import Any, Callable, ContextManager, Iterator, List, Mapping, Optional, TextIO, Tuple
 
 import torch
 from msgspec.structs import replace
@@ -177,7 +166,7 @@ class _Execution:
         with files.atomic_writer(self.folder.commands) as file:
             file.write(script(self.run))
 
-    def read_data(self) -> Tuple[Dict[str, str], List[Path]]:
+    def read_data(self) -> Tuple[Mapping[str, str], List[Path]]:
         """Check the data; return checksums of what identifies them, and the other files."""
         identity, others = kind_of(self.run).check_data(self.run)
         return {path.name: files.sha256(path) for path in identity}, others
@@ -298,7 +287,7 @@ class _Execution:
         fairseq = ", ".join(f"{name} {version}" for name, version in names.items() if version)
         malloc = {**os.environ, **environment(device)}.get("LD_PRELOAD")
         return TrainingRecord(
-            vocabulary=self.vocabulary,
+            vocabulary=dict(self.vocabulary),
             data=self.data,
             device=str(device),
             device_name=name,

@@ -80,7 +80,11 @@ def argv(flags: Mapping[str, Any]) -> List[str]:
 
 
 def named_files(flags: Mapping[str, Any]) -> Dict[str, Path]:
-    """Return what is a file of the values, by flag: it is compared by its content."""
+    """Return what is a file of the values, by flag: it is compared by its content.
+
+    **D**: of any flag, as those of a user's own plugin; a value that happens to be a file's name
+    is compared, too, where the file is there both times.
+    """
     texts = {f"--{name}": value for name, value in flags.items() if isinstance(value, str)}
     return {flag: Path(texts[flag]) for flag in sorted(texts) if os.path.isfile(texts[flag])}
 

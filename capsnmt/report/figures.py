@@ -1,11 +1,10 @@
 """The figures of a report: learning curves, and means over seeds by category."""
 
-import math
 from types import MappingProxyType
 from typing import Any, List, Mapping, Sequence, Tuple
 
 from capsnmt.evaluation.scores import Comparison, Spread
-from capsnmt.pages.plots import INK, figure_of, finish, legend_name, styles
+from capsnmt.pages.plots import INK, figure_of, finish, legend_below, legend_name, styles
 from capsnmt.runs.learning_curve import LearningCurve
 
 # above this multiple of the lowest loss a curve only shows the initialisation
@@ -57,7 +56,7 @@ def differences(shown: Mapping[str, Mapping[str, Comparison]]) -> Any:
     names = {
         row: f"{row}, 1 seed" if n == 1 < max(seeds.values()) else row for row, n in seeds.items()
     }
-    height = 1.4 + len(rows) * (0.25 + 0.15 * len(shown))
+    height = 1.2 + len(rows) * (0.25 + 0.15 * len(shown))
     figure, style_of = figure_of(height), styles(shown)
     axes = figure.add_subplot()
     axes.axvline(0, color=INK, linewidth=1)
@@ -82,9 +81,8 @@ def differences(shown: Mapping[str, Mapping[str, Comparison]]) -> Any:
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.set_xlabel("difference in BLEU to the baseline, 95% interval")
     axes.grid(axis="x", alpha=0.2)
-    columns = max(1, min(len(shown), 90 // (8 + max(map(len, shown)))))  # 90 letters fit
-    figure.set_figheight(height + 0.25 * (math.ceil(len(shown) / columns) - 1))
-    figure.legend(loc="outside lower center", ncols=columns, frameon=False)
+    handles, labels = axes.get_legend_handles_labels()
+    legend_below(figure, labels, handles)
     return figure
 
 

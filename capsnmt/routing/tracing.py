@@ -12,6 +12,9 @@ _transforms, _modes = torch._C._are_functorch_transforms_active, torch._C._len_t
 _functions, _function = torch._C._len_torch_function_stack, torch._C._get_function_stack_at
 _mode, _keys = torch._C._get_dispatch_mode, torch._C._TorchDispatchModeKey
 _wraps, _has_memory = torch._C._functorch.is_functorch_wrapped_tensor, torch._C._has_storage
+# torch < 2.3 has none, nor torch < 2.7 the other
+_is_recording = getattr(torch.compiler, "is_dynamo_compiling", lambda: False)
+_is_exporting = getattr(torch.compiler, "is_exporting", lambda: False)
 PLAIN = {Tensor, nn.Parameter}
 """The classes of tensors of which torch computes all by itself."""
 
@@ -22,9 +25,7 @@ def is_traced() -> bool:
     What it records serves batches of any size. ``torch.compiler.is_compiling`` would be true in
     every thread while one of them compiles.
     """
-    is_compiling = getattr(torch.compiler, "is_dynamo_compiling", bool)  # torch < 2.3 has none
-    is_exporting = getattr(torch.compiler, "is_exporting", bool)  # nor has torch < 2.7
-    return bool(is_compiling()) or bool(is_exporting()) or bool(torch.jit.is_tracing())
+    return bool(_is_recording()) or bool(_is_exporting()) or bool(torch.jit.is_tracing())
 
 
 def is_compiled() -> bool:
@@ -43,8 +44,7 @@ def is_transformed() -> bool:
 
 def is_recorded() -> bool:
     """Return whether ``make_fx`` records this call; dynamo, which cannot ask, is no part of it."""
-    is_compiling = getattr(torch.compiler, "is_dynamo_compiling", bool)  # torch < 2.3 has none
-    return not is_compiling() and _mode(_keys.PROXY) is not None
+    return not _is_recording() and _mode(_keys.PROXY) is not None
 
 
 def is_followed(tensors: Sequence[Optional[Tensor]]) -> bool:

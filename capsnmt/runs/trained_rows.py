@@ -156,7 +156,7 @@ def finished_differences(before: Settings, now: Settings) -> Iterator[Tuple[str,
 
     Other values in its ``config.json`` would put it into the mean of seeds that have them.
     """
-    flags = {*_intervals(before), *_intervals(now)}
+    flags = sorted({*_intervals(before), *_intervals(now)})
     was, new = (
         {"precision": x.precision, **{f"train.{flag}": x.train.get(flag) for flag in flags}}
         for x in (before, now)

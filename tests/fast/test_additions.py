@@ -347,7 +347,8 @@ def test_a_prepared_map_computes_in_the_precision_of_autocast() -> None:
 
 
 @pytest.mark.skipif(
-    not hasattr(torch.compiler, "is_dynamo_compiling"), reason="its dynamo records no getattr"
+    not hasattr(torch.compiler, "is_dynamo_compiling"),
+    reason="a torch before 2.3 does not say whether it records",
 )
 @pytest.mark.parametrize("made", [prepared_linear, lambda: HeadRouting(D, 2, backend="cpp")])
 def test_one_graph_holds_what_evaluates_faster_without_it(made: Callable[[], nn.Module]) -> None:
