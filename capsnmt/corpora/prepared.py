@@ -12,6 +12,8 @@ from capsnmt.corpora.recipe import Tokeniser
 from capsnmt.files import sha256
 
 MANIFEST = "manifest.json"
+SUBWORDS = {"bpe": "subword_nmt", "sentencepiece": "sentencepiece"}
+"""Method of segmentation -> fairseq's name of its subwords."""
 MAKE = "make it by capsnmt-prepare, or link it if it was moved"
 
 
@@ -58,9 +60,8 @@ class DataManifest(records.Record, frozen=True, kw_only=True):
 
     @property
     def subwords(self) -> str:
-        """fairseq's name of the subwords: ``subword_nmt`` or ``sentencepiece``."""
-        method = self.segmentation.get("method")
-        return "sentencepiece" if method == "sentencepiece" else "subword_nmt"
+        """fairseq's name of the subwords."""
+        return SUBWORDS.get(self.segmentation.get("method", ""), "subword_nmt")
 
     @property
     def lines(self) -> Mapping[str, int]:

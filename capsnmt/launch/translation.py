@@ -12,6 +12,7 @@ from capsnmt import records
 from capsnmt.cli import ConfigurationError
 from capsnmt.configurations import Settings
 from capsnmt.corpora.__main__ import build_parser, preparation
+from capsnmt.corpora.prepared import SUBWORDS
 from capsnmt.evaluation.__main__ import parse_arguments
 from capsnmt.launch import flags, training_step
 from capsnmt.launch.run import Run, python
@@ -126,7 +127,15 @@ def check_data(run: Run) -> Tuple[List[Path], List[Path]]:
     run.data.check("--prepared ")
     again = "restore it, or prepare the data again"
     # Data that an older version prepared can be trained on; no more of its manifest is needed.
-    subsets = records.read(run.data.manifest, dict).get("subsets", {})
+    known = records.read(run.data.manifest, dict)
+    subsets, made = known.get("subsets", {}), known.get("segmentation", {}).get("method")
+    joined = (run.settings.score and run.settings.score.remove_bpe) or "subword_nmt"
+    joins = {"remove-bpe", "post-process"} & {*run.settings.generate}
+    if not joins and joined != SUBWORDS.get(made, joined):
+        raise ConfigurationError(
+            f"score.remove-bpe is {joined}, but {run.data.folder} has subwords of "
+            f"{SUBWORDS[made]}; set that"
+        )
     names = {subset: name for name, subset in subsets.items()}
     for test_set, subset in run.settings.data.test_sets.items():
         if subsets.get(test_set, subset) != subset:

@@ -265,6 +265,11 @@ def test_data_that_differ_from_the_settings_or_are_not_whole_are_refused(
             (data / name).write_bytes(whole[:cut])
         assert message in launch(*words, status=2)
         (data / name).write_bytes(whole)
+    manifest = records.load(data / "manifest.json")
+    manifest["segmentation"] = {"method": "sentencepiece"}
+    (data / "manifest.json").write_text(json.dumps(manifest), "utf-8")
+    refused = launch(*words, status=2)
+    assert f"score.remove-bpe is subword_nmt, but {data} has subwords of sentencepiece" in refused
     assert not list((tmp_path / "runs").rglob("config.json"))
 
 
