@@ -29,7 +29,7 @@ OWNED = {
 
 # The files without which fairseq-generate would fail, after the training.
 NEEDED_FILES = {"bpe-codes", "lm-path", "sentencepiece-model"}
-# Which flag of fairseq-train keeps the checkpoints of each way to average; -1: all.
+# Which flag of fairseq-train keeps the checkpoints of each way to average; -1: all, of best none.
 KEPT_BY = {
     "last-updates": "keep-interval-updates",
     "last-epochs": "keep-last-epochs",
@@ -94,7 +94,8 @@ def training(settings: Settings) -> List[str]:
     flags = dict(settings.train)
     for way, count in settings.average.items():
         kept = as_number(flags.get(KEPT_BY[way]))  # what is no number fairseq refuses
-        if kept is None or (isinstance(kept, float) and -1 < kept < (count or 0)):
+        all_kept = -1 if way != "best" else -math.inf
+        if kept is None or (isinstance(kept, float) and all_kept < kept < (count or 0)):
             flags[KEPT_BY[way]] = count
     return argv(flags)
 

@@ -84,6 +84,7 @@ def test_an_architecture_alone_is_the_base_of_the_dataset_with_it(
         ("last-updates: 4", -1, "--keep-interval-updates -1"),
         ("last-epochs: 5", None, "--keep-last-epochs 5"),
         ("best: 3", None, "--keep-best-checkpoints 3"),
+        ("best: 3", -1, "--keep-best-checkpoints 3"),  # fairseq's -1 keeps none of them
     ],
 )
 def test_the_training_keeps_what_is_averaged(
