@@ -120,8 +120,11 @@ def _explanations(
     """Yield what Δ and p are, and what they cannot say; ``sizes`` are those of the test sets."""
     several = f", means over {len(sizes)} test sets" if len(sizes) > 1 else ""
     yield f"Δ: the difference to {test.baseline}{several}; ±: the standard deviation over seeds"
-    if min(sizes) < FEW:
-        yield f"{min(sizes)} segment(s) are too few: nothing is known of other sentences"
+    if few := min(sizes) < FEW:
+        yield (
+            f"{min(sizes)} segment(s) are too few: nothing is known of other sentences, and "
+            "several seeds have no p"
+        )
     seeds = [each.seeds for each in comparisons]
     if (1, 1) in seeds:
         yield (
@@ -129,7 +132,7 @@ def _explanations(
             "other seeds"
         )
     yield from said_of_seeds(comparisons)
-    if any(min(n) > 1 and x.p_value is None for n, x in zip(seeds, comparisons)):
+    if not few and any(min(n) > 1 and x.p_value is None for n, x in zip(seeds, comparisons)):
         yield "no p where all seeds of both have the same score: nothing is known of other seeds"
     tested = {each.system for each in comparisons if each.p_value is not None}
     if tested:

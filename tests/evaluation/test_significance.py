@@ -202,6 +202,19 @@ def test_what_seeds_cannot_say_is_said(
         assert all(("p_value" in each) == known for each in found), line
 
 
+def test_seeds_of_different_scores_have_no_p_on_few_sentences_and_that_is_why(
+    tmp_path: Path, evaluate: Evaluate, capsys: pytest.CaptureFixture
+) -> None:
+    """They were said to have the same score."""
+    texts = ["a house is red", "a house is old", "the house is old", "a red house"]
+    files = [str(write_lines(tmp_path / str(n), [text])) for n, text in enumerate(texts)]
+    good, base = (f"{name}={','.join(x)}" for name, x in (("good", files[:2]), ("base", files[2:])))
+    evaluate(good, "--baseline", base, "--reference", files[0], "--input", "plain")
+    printed = capsys.readouterr().out
+    assert "nothing is known of other sentences, and several seeds have no p\n" in printed
+    assert "the same score" not in printed
+
+
 def test_the_planner_says_how_many_seeds_and_what_these_could_show(
     systems: Dict[str, str], evaluate: Evaluate, capsys: pytest.CaptureFixture
 ) -> None:
