@@ -237,8 +237,9 @@ class TrainedRow:
     def speed_against(self, baseline: "TrainedRow") -> Optional[float]:
         """Training speed relative to the baseline's.
 
-        **D**: ``None`` unless all runs had the same precision, and all their parts the same device,
-        number of threads and versions: any other ratio compares machines or code, not models.
+        **D**: ``None`` unless all runs had the same precision and batches, and all their parts the
+        same device, number of threads and versions: any other ratio compares machines, code or the
+        size of a pass, not models.
         """
         parts = [(run, x) for run in [*self.runs, *baseline.runs] for x in run.training.parts]
         # older records have no threads
@@ -247,7 +248,9 @@ class TrainedRow:
             (x.device, x.device_name, x.versions.get("capsnmt"), x.versions.get("malloc"))
             for _, x in parts
         }
-        alike = len(threads) == len(machines) == 1 and not [*made_otherwise([self, baseline])]
+        batches = {run.settings.batch for run, _ in parts}
+        alike = all(len(each) == 1 for each in (threads, machines, batches))
+        alike = alike and not [*made_otherwise([self, baseline])]
         own, other = self.tokens_per_second, baseline.tokens_per_second
         if not alike or own is None or not other:
             return None
