@@ -29,9 +29,12 @@ FREE_FLAGS = {
 PERIODS = {"cosine": "lr-period-updates", "polynomial_decay": "total-num-update"}
 FREE_IN_GENERATION = {"batch-size", "max-sentences", "max-tokens"}  # they change no translation
 FREE_IN_SCORING = {"metrics", "significance", "samples"}  # they change no score
-# what no system of a comparison should have to itself, by the beginnings of keys: updates and their
-# text, and what makes text of a model; how subwords are joined depends on the data
-OF_NO_SYSTEM = ("batch.", "train.max-update", "average.", "generate.", "score.detokenize")
+# what no system of a comparison should have to itself, by the beginnings of keys: updates, their
+# text and their end, and what makes text of a model; how subwords are joined depends on the data
+OF_NO_SYSTEM = (
+    *(f"train.{flag}" for flag in (*ENDS, "patience")),
+    *("batch.", "average.", "generate.", "score.detokenize"),
+)
 
 
 def training_differences(

@@ -417,11 +417,13 @@ def test_a_row_has_its_difference_to_the_baseline_that_is_finished(
     assert summarise(run, references).comparisons == found.comparisons
     assert "em_routing and baseline have different dictionaries: they" in capsys.readouterr().err
     put("training.json", "precision", value="bf16")(run.path)
-    put("config.json", "settings", "train", "max-update", value=50)(run.path)
+    ends = {"max-update": 50, "max-epoch": 3, "patience": 5}
+    edit(run.config, lambda config: config["settings"]["train"].update(ends))
     assert summarise(run, references).comparisons == found.comparisons
     said = capsys.readouterr().err
     assert "different precisions (baseline fp32; em_routing bf16): they" in said
-    assert "different train.max-update (baseline 40; em_routing 50): they" in said
+    for flag, before in (("max-epoch", None), ("max-update", 40), ("patience", None)):
+        assert f"different train.{flag} (baseline {before}; em_routing {ends[flag]}): they" in said
     cut = RunFolder(tmp_path / "baseline" / "seed-1").generated("test")
     cut.write_bytes(cut.read_bytes()[:99])
     assert summarise(run, references).comparisons == {}
