@@ -48,7 +48,8 @@ def compare_rows(
                 if abs(known - now) > SAME:
                     say(
                         f"warning: {run.folder.scores}: BLEU on {test_set} is {known:.2f}, of its "
-                        f"translations {now:.2f}: no difference is tested; score them again"
+                        f"translations {now:.2f}: no difference is tested; delete "
+                        f"{run.folder.scored(test_set).name} and run its launcher's command again"
                     )
                     return None
     return found

@@ -222,6 +222,7 @@ def check_comparable(runs: Sequence[FinishedRun]) -> None:
             if abs(before - after) > SAME:
                 raise ConfigurationError(
                     f"{run.folder} was tested against BLEU {before:.2f} of {tested.name} on "
-                    f"{test_set}, which is {after:.2f}; score both alike, and run its launcher's "
-                    f"command again"
+                    f"{test_set}, which is {after:.2f}; score both alike: delete "
+                    f"{run.folder.scored(test_set).name} of both, and run its launcher's command "
+                    f"again"
                 )
