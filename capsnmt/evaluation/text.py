@@ -42,9 +42,10 @@ AT_SHORT_WORDS = re.compile(
 )
 # where single quotes beside such words are more frequent than in others, nl is 'goed' zo: joined is
 # d'Artagnan, geht's, 90'er, VVD'er, zzp'er
-WITH_QUOTES = ("af", "de", "es", "nb", "nl", "nn", "no", "pt", "sv")
+WITH_QUOTES = ("af", "de", "es", "nb", "nl", "nn", "no", "pt", "sv", "vi")
 NO_QUOTES = re.compile(
-    r"(?<=\b[^\W\d_aeiouyå]) ' (?=[^\W\d_])|(?<=[^\W_]) ' (?=(?i:[b-df-hj-np-tv-z]|ll|re|ve)\b)"
+    r"(?<=\b(?i:[b-df-hj-np-tv-xz])) ' (?=[^\W\d_])|(?<=\bO) ' (?=[A-Z])"
+    r"|(?<=[^\W_]) ' (?=(?i:[b-df-hj-np-tv-z]|ll|re|ve)\b)"
     r"|(?<=[A-Z\d]) ' (?=e[rn]\b)|(?<=\b[^\W\d_]{3}) ' (?=er\b)"
 )
 # it dell'80%, where Moses joins an apostrophe to letters alone
