@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Type
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Type
 
 import msgspec
 
@@ -21,6 +21,7 @@ from capsnmt.pages.page import Table, csv_text, write_page
 HERE = Path(__file__).parent
 DIGITS = 6
 UNKNOWN = "<unk>"
+ABSENT = "", 0  # of a sentence that another model reads
 LONGEST_TABLE = 400  # rows; the CSV file holds all
 # in the order of the page
 ANALYSES: Dict[str, Type[Analysis]] = {
@@ -66,19 +67,23 @@ def analyse(
     return findings
 
 
-def _compare(model: AnalysedModel, texts: Mapping[str, Mapping[int, str]]) -> None:
+def _compare(model: AnalysedModel, texts: Mapping[str, Mapping[int, Tuple[str, int]]]) -> None:
     """Warn of models that read other sentences than the first: the page shows them side by side.
 
+    So are the same sentences in other subwords: distances, entropies and losses are by token.
     Sentences with unknown words, which are others for each dictionary, are not compared.
     """
     first = model.texts
     for name, text in texts.items():
         every = {**text, **first}
-        known = [x for x in every if UNKNOWN not in first.get(x, "") + text.get(x, "")]
-        others = sum(first.get(number) != text.get(number) for number in known)
+        pairs = [(first.get(x, ABSENT), text.get(x, ABSENT)) for x in every]
+        pairs = [(one, other) for one, other in pairs if UNKNOWN not in one[0] + other[0]]
+        sentences = sum(one[0] != other[0] for one, other in pairs)
+        others = sentences or sum(one != other for one, other in pairs)
         if others:
             say(
-                f"warning: {name}: {others:,} of {len(every):,} sentences are others than those of "
+                f"warning: {name}: {others:,} of {len(every):,} sentences are "
+                f"{'others than' if sentences else 'in other subwords than'} those of "
                 f"{model.name}; their numbers are not comparable"
             )
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, Sequence
+from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple
 
 import numpy as np
 from fairseq.utils import move_to_cuda
@@ -66,12 +66,15 @@ class AnalysedModel:
         return sorted(np.concatenate(self.numbers).tolist())
 
     @property
-    def texts(self) -> Dict[int, str]:
-        """The chosen sentences and their references as words, by their numbers."""
+    def texts(self) -> Dict[int, Tuple[str, int]]:
+        """The chosen sentences and references as words, and how many tokens, by their numbers."""
         sides = {"source": self.task.source_dictionary, "target": self.task.target_dictionary}
         known = [(side, words, marks_of(words.symbols)) for side, words in sides.items()]
         return {
-            x: "\t".join(words.string(self.dataset[x][side], by) for side, words, by in known)
+            x: (
+                "\t".join(words.string(self.dataset[x][side], by) for side, words, by in known),
+                sum(len(self.dataset[x][side]) for side in sides),
+            )
             for x in self.chosen
         }
 

@@ -40,8 +40,11 @@ def precise(arch: str, *flags: str) -> Any:
     return randomise_special_starts(build(arch, *flags)).double()
 
 
-def write_data(folder: Path, seed: int = 0, symbols: Sequence[str] = ()) -> Path:
-    """Binarise the corpus; ``symbols`` take the place of the subwords ``w0``, ``w1``, ..."""
+def write_data(folder: Path, seed: int = 0, symbols: Sequence[str] = (), before: int = 0) -> Path:
+    """Binarise the corpus; ``symbols`` take the place of the subwords ``w0``, ``w1``, ...
+
+    ``before`` is the number of a subword that is put before each of them.
+    """
     folder.mkdir(parents=True)
     names = TASK.source_dictionary.symbols[TASK.source_dictionary.nspecial :]
     names = [*symbols, *names[len(symbols) :]]
@@ -51,7 +54,8 @@ def write_data(folder: Path, seed: int = 0, symbols: Sequence[str] = ()) -> Path
         path = str(folder / f"test.en-de.{language}")
         builder = indexed_dataset.make_builder(f"{path}.bin", "mmap", len(TASK.source_dictionary))
         for line in lines:
-            builder.add_item(line)
+            words = [torch.tensor([before] * (before > 0) + [word]) for word in line[:-1]]
+            builder.add_item(torch.cat([*words, line[-1:]]))
         builder.finalize(f"{path}.idx")
     return folder
 

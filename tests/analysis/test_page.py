@@ -179,6 +179,10 @@ def test_models_that_read_other_sentences_than_the_first_are_named(
         write_checkpoint(precise(*flags), tmp_path / f"{name}.pt", tmp_path / name, flags)
         for name in ("one", "same", "other", "source")
     ]
+    halves = [str(number) for number in range(24)]
+    halves[10] = "w@@"  # a subword that the corpus lacks
+    data = write_data(tmp_path / "halves", symbols=halves, before=14)
+    made.append(write_checkpoint(precise(*flags), tmp_path / "halves.pt", data, flags))
     analyse(made, SCOPE, ["anisotropy"])
     few = (*flags, "--max-source-positions", "6")  # the longest sentence has more
     short = write_checkpoint(precise(*few), tmp_path / "short.pt", tmp_path / "one", few)
@@ -188,6 +192,7 @@ def test_models_that_read_other_sentences_than_the_first_are_named(
     others = "5 of 5 sentences are others than those of one"
     assert [line.partition(";")[0] for line in lines] == [
         *(f"warning: {name}: {others}" for name in ("other", "source")),
+        "warning: halves: 5 of 5 sentences are in other subwords than those of one",
         "warning: one: 1 of 5 sentences are others than those of short",
         "warning: short: 1 of 5 sentences are others than those of one",
     ]
