@@ -11,7 +11,7 @@ import platform
 import sys
 from argparse import Namespace
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
 from capsnmt.cli import ConfigurationError
 
@@ -110,6 +110,20 @@ def installation() -> str:
     )
 
 
+def patch(owner: Any, name: str) -> Callable[[Callable[..., Any]], None]:
+    """Replace a function of fairseq by the decorated one, whose first argument is the original."""
+    original = getattr(owner, name)
+
+    def replace(function: Callable[..., Any]) -> None:
+        @functools.wraps(original)
+        def patched(*args: Any, **kwargs: Any) -> Any:
+            return function(original, *args, **kwargs)
+
+        setattr(owner, name, patched)
+
+    return replace
+
+
 def keep_last_batch() -> None:
     """Patch the fork's batching to keep the last sentences.
 
@@ -121,18 +135,14 @@ def keep_last_batch() -> None:
     import numpy as np
     from fairseq.data import data_utils
 
-    original = data_utils.batch_by_size
-
-    @functools.wraps(original)
-    def batch_by_size(indices: Any, *args: Any, **kwargs: Any) -> Any:
+    @patch(data_utils, "batch_by_size")
+    def batch_by_size(original: Any, indices: Any, *args: Any, **kwargs: Any) -> Any:
         if not isinstance(indices, np.ndarray):
             indices = np.fromiter(indices, dtype=np.int64, count=-1)
         batches = original(indices, *args, **kwargs)
         kept = sum(map(len, batches))
         fixed_shapes = len(args) > 5 or kwargs.get("fixed_shapes") is not None
         return batches if fixed_shapes or kept == len(indices) else [*batches, indices[kept:]]
-
-    data_utils.batch_by_size = batch_by_size
 
 
 def keep_batches_when_resuming() -> None:
@@ -145,12 +155,9 @@ def keep_batches_when_resuming() -> None:
     """
     from fairseq.tasks.fairseq_task import FairseqTask
 
-    original = FairseqTask.get_batch_iterator
-    signature = inspect.signature(original)
-
-    @functools.wraps(original)
-    def get_batch_iterator(*args: Any, **kwargs: Any) -> Any:
-        given = signature.bind(*args, **kwargs).arguments
+    @patch(FairseqTask, "get_batch_iterator")
+    def get_batch_iterator(original: Any, *args: Any, **kwargs: Any) -> Any:
+        given = inspect.signature(original).bind(*args, **kwargs).arguments
         if given.get("num_workers"):
             # Workers put their sockets into this folder, which is removed when this process ends.
             # Many are killed in the end: folders of their own would stay.
@@ -166,8 +173,6 @@ def keep_batches_when_resuming() -> None:
         )
         return original(**(given if rebuilt else {**given, "epoch": 1}))
 
-    FairseqTask.get_batch_iterator = get_batch_iterator
-
 
 def keep_place_in_epoch() -> None:
     """Patch fairseq to find its place in an epoch again with other devices or other batches.
@@ -180,20 +185,16 @@ def keep_place_in_epoch() -> None:
     """
     from fairseq.data.iterators import EpochBatchIterator
 
-    save, load = EpochBatchIterator.state_dict, EpochBatchIterator.load_state_dict
+    @patch(EpochBatchIterator, "state_dict")
+    def state_dict(original: Any, self: Any) -> Any:
+        return {**original(self), "iterations_of_epoch": len(self)}
 
-    @functools.wraps(save)
-    def state_dict(self: Any) -> Any:
-        return {**save(self), "iterations_of_epoch": len(self)}
-
-    @functools.wraps(load)
-    def load_state_dict(self: Any, state: Any) -> None:
+    @patch(EpochBatchIterator, "load_state_dict")
+    def load_state_dict(original: Any, self: Any, state: Any) -> None:
         self.epoch = state["epoch"]  # batches may depend on it
         before = state.get("iterations_of_epoch") or len(self)
         done = state.get("iterations_in_epoch", 0) * len(self) // before
-        load(self, {**state, "iterations_in_epoch": done})
-
-    EpochBatchIterator.state_dict, EpochBatchIterator.load_state_dict = state_dict, load_state_dict
+        original(self, {**state, "iterations_in_epoch": done})
 
 
 def unscale_once() -> None:
@@ -205,11 +206,10 @@ def unscale_once() -> None:
     """
     from fairseq.optim.amp_optimizer import AMPOptimizer
 
-    def step(self: Any) -> None:
+    @patch(AMPOptimizer, "step")
+    def step(_: Any, self: Any) -> None:
         self.scaler.step(self.optimizer)
         self.scaler.update()
-
-    AMPOptimizer.step = step
 
 
 def clip_beside_a_gpu() -> None:
@@ -220,10 +220,8 @@ def clip_beside_a_gpu() -> None:
     """
     from fairseq import utils
 
-    original = utils.clip_grad_norm_
-
-    @functools.wraps(original)
-    def clip_grad_norm_(params: Any, *args: Any, **kwargs: Any) -> Any:
+    @patch(utils, "clip_grad_norm_")
+    def clip_grad_norm_(original: Any, params: Any, *args: Any, **kwargs: Any) -> Any:
         kernels = utils.multi_tensor_l2norm_available
         params = [params] if hasattr(params, "grad") else [*params]
         on_cpu = all(p.device.type == "cpu" for p in params)
@@ -232,8 +230,6 @@ def clip_beside_a_gpu() -> None:
             return original(params, *args, **kwargs)
         finally:
             utils.multi_tensor_l2norm_available = kernels
-
-    utils.clip_grad_norm_ = clip_grad_norm_
 
 
 def find_groups_by_row() -> None:
@@ -245,19 +241,14 @@ def find_groups_by_row() -> None:
     """
     from fairseq.search import DiverseBeamSearch
 
-    original = DiverseBeamSearch.step
-    signature = inspect.signature(original)
-
-    @functools.wraps(original)
-    def step(self: Any, *args: Any, **kwargs: Any) -> Any:
-        given = signature.bind(self, *args, **kwargs).arguments
+    @patch(DiverseBeamSearch, "step")
+    def step(original: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
+        given = inspect.signature(original).bind(self, *args, **kwargs).arguments
         numbers = given.get("original_batch_idxs")
         if numbers is not None:
             self.numbers = numbers if given["step"] == 0 else self.numbers
             given["original_batch_idxs"] = numbers.unsqueeze(1).eq(self.numbers).int().argmax(1)
         return original(**given)
-
-    DiverseBeamSearch.step = step
 
 
 def start_training() -> None:
@@ -270,15 +261,11 @@ def start_training() -> None:
 
     from capsnmt.machine import keep_freed_memory
 
-    original = Trainer.__init__
-
-    @functools.wraps(original)
-    def initialise(self: Any, *args: Any, **kwargs: Any) -> None:
+    @patch(Trainer, "__init__")
+    def initialise(original: Any, self: Any, *args: Any, **kwargs: Any) -> None:
         original(self, *args, **kwargs)
         keep_freed_memory(self.device.type)
         self.model.train()  # with several processes only the wrapper moves it to its GPU
-
-    Trainer.__init__ = initialise
 
 
 def optimize_without_compiler() -> None:

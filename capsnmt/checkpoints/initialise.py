@@ -1,6 +1,5 @@
 """Initialising a model from the checkpoint of another (``--init-from``), and what then differs."""
 
-import functools
 import logging
 import re
 from argparse import Namespace
@@ -22,6 +21,7 @@ from capsnmt.checkpoints.load import (
 )
 from capsnmt.checkpoints.resume import LAST
 from capsnmt.cli import ConfigurationError
+from capsnmt.host import patch
 
 logger = logging.getLogger(__name__)
 
@@ -91,10 +91,10 @@ def warn_where_training_starts(changed: Changed) -> None:
     from fairseq.tasks import FairseqTask
     from fairseq.trainer import Trainer
 
-    original, read = Trainer.load_checkpoint, checkpoint_utils.load_checkpoint_to_cpu
+    read = checkpoint_utils.load_checkpoint_to_cpu
 
-    @functools.wraps(original)
-    def load_checkpoint(self: Any, *args: Any, **kwargs: Any) -> Any:
+    @patch(Trainer, "load_checkpoint")
+    def load_checkpoint(original: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
         def read_and_warn(path: Any, *args: Any, **kwargs: Any) -> Any:
             state = read(path, *args, **kwargs)
             cfg, names = state.get("cfg"), state.get("model") or ()
@@ -110,8 +110,6 @@ def warn_where_training_starts(changed: Changed) -> None:
             return original(self, *args, **kwargs)
         finally:
             checkpoint_utils.load_checkpoint_to_cpu = read
-
-    Trainer.load_checkpoint = load_checkpoint
 
 
 def initialise_from(model: nn.Module, args: Any, task: Any, changed: Changed) -> None:

@@ -1,6 +1,5 @@
 """Beam search that is faster on a CPU, with the same hypotheses, for every decoder of ours."""
 
-import functools
 import math
 from typing import Any, Collection, Dict, List, Optional, Sequence
 
@@ -14,6 +13,7 @@ from torch import Tensor, nn
 
 from capsnmt.cli import ConfigurationError
 from capsnmt.fast.cpp.operations import choose
+from capsnmt.host import patch
 from capsnmt.models.attention import Hosted
 from capsnmt.models.decoder import TransformerDecoder
 from capsnmt.models.encoder import TransformerEncoder
@@ -306,10 +306,10 @@ def continued(x: Tensor, beams: Tensor) -> Tensor:
 
 def generate_faster() -> None:
     """Patch fairseq's tasks: our models get :class:`Generator` where fairseq would take its own."""
-    original = FairseqTask.build_generator
 
-    @functools.wraps(original)
+    @patch(FairseqTask, "build_generator")
     def build_generator(
+        original: Any,
         self: Any,
         models: Sequence[nn.Module],
         args: Any,
@@ -322,5 +322,3 @@ def generate_faster() -> None:
         if listed and all(isinstance(model, CapsnmtTransformer) for model in models):
             seq_gen_cls = Generator
         return original(self, models, args, seq_gen_cls, *rest, **kwargs)
-
-    FairseqTask.build_generator = build_generator
