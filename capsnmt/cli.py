@@ -13,7 +13,7 @@ import sys
 import warnings
 from contextlib import contextmanager, redirect_stderr
 from pathlib import Path
-from typing import Any, Callable, Collection, Iterator, List, NoReturn, Optional, Sequence, Set
+from typing import Any, Callable, Collection, Iterator, List, NoReturn, Optional, Sequence
 
 FAILED = 1
 BAD_SETTING = 2
@@ -101,14 +101,8 @@ class OneLineParser(argparse.ArgumentParser):
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
-        self.given: Set[str] = set()
         self.register("type", Path, _path)
         self.register("action", None, _Store)
-
-    def parse_known_args(self, *args: Any, **settings: Any) -> Any:
-        """Parse as argparse does."""
-        self.given.clear()
-        return super().parse_known_args(*args, **settings)
 
     def error(self, message: str) -> NoReturn:
         """Raise the message as a ``ConfigurationError``."""
@@ -122,9 +116,9 @@ class _Store(argparse.Action):
     """
 
     def __call__(self, parser: Any, namespace: Any, value: Any, flag: Optional[str] = None) -> None:
-        if flag is not None and isinstance(value, list) and self.dest in parser.given:
+        given = getattr(namespace, self.dest) is not self.default
+        if flag is not None and isinstance(value, list) and given:
             parser.error(f"{flag} is given twice; give all of it at once")
-        parser.given.add(self.dest)
         setattr(namespace, self.dest, value)
 
 
