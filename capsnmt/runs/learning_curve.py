@@ -60,23 +60,6 @@ class LearningCurve:
         """Target tokens per second of training; ``None`` if the log has no times."""
         return sum(self.words.values()) / sum(self.seconds.values()) if self.seconds else None
 
-    def forget_from(self, update: float) -> None:
-        """Drop the entries of this and later updates, which a resumed training repeats."""
-        for points in (self.train, self.valid, self.seconds, self.words, self.epochs):
-            for number in [number for number in points if number >= update]:
-                del points[number]
-
-    def add(self, stats: Dict[str, float]) -> None:
-        """Add an entry of the training."""
-        update = int(stats["num_updates"])
-        # fairseq's wall would be more direct, but stays 0 in some resumed trainings; ups has only
-        # two decimals.
-        if "wpb" in stats and stats.get("wps"):
-            made = update - max(self.train, default=0)
-            self.seconds[update] = made * (stats["wpb"] / stats["wps"])
-            self.words[update] = made * stats["wpb"]
-        self.train[update] = stats["loss"]
-
 
 def read_learning_curve(path: Path, updates: float = math.inf) -> LearningCurve:
     """Read the learning curve in a run's ``train.log``, of a finished training up to its end."""
@@ -90,7 +73,7 @@ def read_learning_curve(path: Path, updates: float = math.inf) -> LearningCurve:
 
 
 def parse_train_log(lines: Iterable[str], updates: float = math.inf) -> LearningCurve:
-    """Parse the JSON lines of a training log; the last entry of a repeated update counts.
+    """Parse the JSON lines of a training log, from its end: the last entry of an update counts.
 
     A training may end at a checkpoint that it had passed when it was killed: what follows its last
     of ``updates`` is of no model.
@@ -102,40 +85,41 @@ def parse_train_log(lines: Iterable[str], updates: float = math.inf) -> Learning
     >>> parse_train_log(log).train, parse_train_log(log).valid
     ({10: 9.0, 20: 8.5}, {20: 8.1})
     """
-    curve = LearningCurve()
-    ends: Dict[int, Dict[str, float]] = {}
-    for line in lines:
-        try:
-            entry = json.loads(line)
-        except ValueError:  # a kill cut it off
-            continue
-        if not isinstance(entry, dict):
-            continue
-        stats = {
-            key: number
-            for key, value in entry.items()
-            if isinstance(number := as_number(value), float) and math.isfinite(number)
-        }
-        if {"loss", "num_updates"} <= stats.keys():
-            curve.forget_from(int(stats["num_updates"]))
-            curve.add(stats)
-        elif {"valid_loss", "valid_num_updates"} <= stats.keys():
-            curve.valid[int(stats["valid_num_updates"])] = stats["valid_loss"]
-        elif {"train_loss", "train_num_updates"} <= stats.keys():
-            update = int(stats["train_num_updates"])
-            curve.forget_from(update + 1)
-            ends = {other: ends[other] for other in ends if other < update}
-            ends[update] = {key.removeprefix("train_"): stats[key] for key in stats}
-            if "epoch" in stats:
-                curve.epochs[update] = int(stats["epoch"])
+    curve, end = LearningCurve(), updates + 1  # from which on updates were made again, or for none
+    kinds: Dict[str, Dict[int, Dict[str, float]]] = {"": {}, "valid_": {}, "train_": {}}
+    for line in reversed([*lines]):
+        stats = _numbers(line)
         if PEAK_MEMORY in stats:
             curve.peak_memory = max(stats[PEAK_MEMORY], curve.peak_memory or 0)
-    curve.forget_from(updates + 1)
+        kind = next((x for x in kinds if {f"{x}loss", f"{x}num_updates"} <= stats.keys()), None)
+        if kind is None or (update := int(stats[f"{kind}num_updates"])) >= end:
+            continue
+        kinds[kind].setdefault(update, {key.removeprefix(kind): stats[key] for key in stats})
+        end = {"": update, "train_": update + 1}.get(kind, end)
+    logged, valid, ends = kinds.values()
+    curve.valid.update((update, valid[update]["loss"]) for update in sorted(valid))
+    curve.epochs.update((x, int(ends[x]["epoch"])) for x in sorted(ends) if "epoch" in ends[x])
     # A training shorter than --log-interval has the means of its epochs only.
-    for update in ends if not curve.train else ():
-        if update <= updates:
-            curve.add(ends[update])
+    for update, stats in sorted((logged or ends).items()):
+        # fairseq's wall would be more direct, but stays 0 in some resumed trainings; ups has only
+        # two decimals.
+        if "wpb" in stats and stats.get("wps"):
+            made = update - max(curve.train, default=0)
+            curve.seconds[update] = made * (stats["wpb"] / stats["wps"])
+            curve.words[update] = made * stats["wpb"]
+        curve.train[update] = stats["loss"]
     return curve
+
+
+def _numbers(line: str) -> Dict[str, float]:
+    """Return the finite numbers of a line of JSON; none of one that a kill has cut."""
+    try:
+        entry = json.loads(line)
+    except ValueError:
+        return {}
+    items = entry.items() if isinstance(entry, dict) else ()
+    numbers = {key: as_number(value) for key, value in items}
+    return {k: x for k, x in numbers.items() if isinstance(x, float) and math.isfinite(x)}
 
 
 def clock(seconds: float) -> str:
