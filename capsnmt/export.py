@@ -30,7 +30,7 @@ def stock_checkpoint(
     from capsnmt.checkpoints.load import CheckpointError
     from capsnmt.models import config
     from capsnmt.models.architectures import MODEL
-    from capsnmt.models.switches import defaults_of, flag
+    from capsnmt.models.switches import flag
 
     cfg = state.get("cfg")
     if not cfg:
@@ -45,8 +45,8 @@ def stock_checkpoint(
             f"{path} is a model of --arch {args.get('arch')}; give one of --arch {MODEL}"
         )
     args = {**args, **overrides}
-    for name, default in defaults_of(*config.FUNCTION).items():
-        if args.get(name, default) != default:
+    for name, default in config.defaults().items():
+        if name not in config.NOT_OF_FUNCTION and args.get(name, default) != default:
             raise CheckpointError(
                 f"{path} uses {flag(name)} {args[name]}, which fairseq's Transformer "
                 "does not have; translate with it by capsnmt-translate"

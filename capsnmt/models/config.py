@@ -1,7 +1,7 @@
 """The switches of the composable Transformer, grouped by mechanism, and their choices."""
 
 from dataclasses import dataclass
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple, Type
+from typing import Any, Dict, Iterator, List, Optional, Sequence
 
 from fairseq.dataclass import FairseqDataclass
 
@@ -47,38 +47,10 @@ def list_of_layers(side: str, needs: Values) -> Any:
 
 
 @dataclass
-class RoutingConfig(FairseqDataclass):
-    """Settings of all routing operators."""
+class SwitchesConfig(FairseqDataclass):
+    """All switches of the composable Transformer."""
 
-    routing_iterations: int = switch(
-        3,
-        "T, the number of iterations of all routing-by-agreement",
-        least=1,
-        most=MOST_ITERATIONS,
-        note="the papers use 3",
-        needs=ROUTES,
-    )
-    routing_coefficients: str = switch(
-        "agreement",
-        "coupling coefficients of EM routing: {}; random ones are drawn once and kept, a control",
-        choices=COEFFICIENTS,
-        needs=[
-            {"head_aggregation": ("em",), "routing_iterations": (1,)},
-            {"layer_aggregation": ("em-routing",), "routing_iterations": (1,)},
-        ],
-    )
-    routing_backend: str = switch(
-        "auto",
-        "how routing is run: {}; affects the speed, not the result",
-        choices=BACKENDS,
-        needs=ROUTES,
-    )
-
-
-@dataclass
-class HeadAggregationConfig(FairseqDataclass):
-    """Aggregation of attention heads: routing (Li et al. 2019), or gated or mixed heads."""
-
+    # aggregation of attention heads: routing (Li et al. 2019), or gated or mixed heads
     head_aggregation: str = switch(
         "linear",
         "aggregation of attention heads: {}; linear is the Transformer's output projection",
@@ -112,26 +84,7 @@ class HeadAggregationConfig(FairseqDataclass):
         needs=[{"head_aggregation": ("composed",)}],
     )
 
-
-@dataclass
-class DropHeadConfig(FairseqDataclass):
-    """Dropout of attention heads (Zhou et al. 2020)."""
-
-    drop_head: float = switch(
-        0.0, "P, the probability with which a head of any attention is dropped in training"
-    )
-    drop_head_fall_updates: int = switch(
-        0, "N: it falls from P to 0 in the first N updates", least=0, needs=[DROPS_HEADS]
-    )
-    drop_head_rise_updates: int = switch(
-        0, "M: then it rises to P in M updates", least=0, needs=[DROPS_HEADS]
-    )
-
-
-@dataclass
-class LayerAggregationConfig(FairseqDataclass):
-    """Aggregation of a stack's layers (Dou et al. 2019)."""
-
+    # aggregation of a stack's layers (Dou et al. 2019)
     layer_aggregation: str = switch(
         "none", "aggregation of a stack's layers: {}", choices=LAYER_AGGREGATIONS
     )
@@ -155,11 +108,7 @@ class LayerAggregationConfig(FairseqDataclass):
         needs=[{"layer_aggregation": ("attention-residuals",)}],
     )
 
-
-@dataclass
-class MultiLayerAttentionConfig(FairseqDataclass):
-    """Encoder-decoder attention over several encoder layers (Ampomah et al. 2020)."""
-
+    # encoder-decoder attention over several encoder layers (Ampomah et al. 2020)
     mlmha: str = switch(
         "none", "multi-layer multi-head attention: {}", choices=("none", *VARIANTS), of_decoder=True
     )
@@ -177,11 +126,7 @@ class MultiLayerAttentionConfig(FairseqDataclass):
         of_decoder=True,
     )
 
-
-@dataclass
-class SurfaceFusionConfig(FairseqDataclass):
-    """Prediction of words from the source embeddings (Liu et al. 2021)."""
-
+    # prediction of words from the source embeddings (Liu et al. 2021)
     surface_fusion: float = switch(
         0.0,
         "1 - lambda, the weight of the words that an attention to the source embeddings predicts; "
@@ -189,11 +134,7 @@ class SurfaceFusionConfig(FairseqDataclass):
         of_decoder=True,
     )
 
-
-@dataclass
-class CapsuleRoutingConfig(FairseqDataclass):
-    """Capsule-routing self-attention (Duan et al. 2020)."""
-
+    # capsule-routing self-attention (Duan et al. 2020)
     capsule_routing_encoder: str = switch(
         "none", "routing of encoder self-attention: {}", choices=ENCODER_ROUTINGS
     )
@@ -203,53 +144,61 @@ class CapsuleRoutingConfig(FairseqDataclass):
     capsule_routing_encoder_layers: str = list_of_layers("encoder", ENCODER_CAPSULES)
     capsule_routing_decoder_layers: str = list_of_layers("decoder", DECODER_CAPSULES)
 
+    # settings of all routing operators
+    routing_iterations: int = switch(
+        3,
+        "T, the number of iterations of all routing-by-agreement",
+        least=1,
+        most=MOST_ITERATIONS,
+        note="the papers use 3",
+        needs=ROUTES,
+    )
+    routing_coefficients: str = switch(
+        "agreement",
+        "coupling coefficients of EM routing: {}; random ones are drawn once and kept, a control",
+        choices=COEFFICIENTS,
+        needs=[
+            {"head_aggregation": ("em",), "routing_iterations": (1,)},
+            {"layer_aggregation": ("em-routing",), "routing_iterations": (1,)},
+        ],
+    )
+    routing_backend: str = switch(
+        "auto",
+        "how routing is run: {}; affects the speed, not the result",
+        choices=BACKENDS,
+        needs=ROUTES,
+    )
 
-@dataclass
-class PrecisionConfig(FairseqDataclass):
-    """Precision of the matrix products."""
+    # dropout of attention heads (Zhou et al. 2020)
+    drop_head: float = switch(
+        0.0, "P, the probability with which a head of any attention is dropped in training"
+    )
+    drop_head_fall_updates: int = switch(
+        0, "N: it falls from P to 0 in the first N updates", least=0, needs=[DROPS_HEADS]
+    )
+    drop_head_rise_updates: int = switch(
+        0, "M: then it rises to P in M updates", least=0, needs=[DROPS_HEADS]
+    )
 
+    # what is no mechanism
     autocast: str = switch(
         "none",
         "precision of the matrix products: {}; none keeps the parameters' precision",
         choices=AUTOCASTS,
     )
-
-
-@dataclass
-class CompilationConfig(FairseqDataclass):
-    """Compilation of encoder and decoder."""
-
     compile: bool = switch(
         False, "train encoder and decoder compiled by torch.compile, as one graph each"
     )
-
-
-@dataclass
-class InitialisationConfig(FairseqDataclass):
-    """Initial parameters from a checkpoint (Dou et al. 2019 started from a trained baseline)."""
-
     init_from: Optional[str] = switch(
         None, "checkpoint to initialise from: loads every tensor of equal name and shape"
     )
 
 
-# they decide which function of its tensors a model is
-FUNCTION: Tuple[Type[FairseqDataclass], ...] = (
-    HeadAggregationConfig,
-    LayerAggregationConfig,
-    MultiLayerAttentionConfig,
-    SurfaceFusionConfig,
-    CapsuleRoutingConfig,
+# what decides how a model is computed and trained, and not which function of its tensors it is
+NOT_OF_FUNCTION = (
+    *("routing_backend", "autocast", "compile", "init_from"),
+    *("drop_head", "drop_head_fall_updates", "drop_head_rise_updates"),
 )
-MECHANISMS: Tuple[Type[FairseqDataclass], ...] = (
-    RoutingConfig,
-    *FUNCTION,
-    DropHeadConfig,
-    PrecisionConfig,
-    CompilationConfig,
-    InitialisationConfig,
-)
-
 NOT_EM = [name for name, each in {**OF_HEADS, **OF_LAYERS}.items() if not each.reads_activation]
 NOT_RANDOM: List[Values] = [{"head_aggregation": NOT_EM}, {"layer_aggregation": NOT_EM}, *CAPSULES]
 SYSTEMS: List[Values] = [HEADS, LAYERS, MULTI_LAYER, FUSES, *CAPSULES]
@@ -311,7 +260,7 @@ EXCLUSIONS: Sequence[Exclusion] = [
 
 def defaults() -> Dict[str, Any]:
     """Return all switches with their defaults, which leave fairseq's Transformer unchanged."""
-    return defaults_of(*MECHANISMS)
+    return defaults_of(SwitchesConfig)
 
 
 def changed(before: Any, now: Any) -> Iterator[str]:
@@ -319,5 +268,5 @@ def changed(before: Any, now: Any) -> Iterator[str]:
 
     Both may have the same tensors.
     """
-    names = changed_effects(before, now, RoutingConfig, *FUNCTION)
-    return (name for name in names if name != "routing_backend")
+    names = changed_effects(before, now, SwitchesConfig)
+    return (name for name in names if name not in NOT_OF_FUNCTION)

@@ -17,7 +17,7 @@ from capsnmt.checkpoints.load import SIDES, WORDS, check_dictionary, dictionary_
 from capsnmt.cli import ConfigurationError
 from capsnmt.host import load_plugin
 from capsnmt.machine import keep_freed_memory
-from capsnmt.models.config import MECHANISMS, changed
+from capsnmt.models.config import SwitchesConfig, changed
 from capsnmt.models.decoder import TransformerDecoder
 from capsnmt.models.encoder import TransformerEncoder
 from capsnmt.models.precision import prepare_linear_maps
@@ -76,9 +76,8 @@ class CapsnmtTransformer(TransformerModel):
     @classmethod
     def add_args(cls, parser: Any) -> None:
         super().add_args(parser)
-        for group in MECHANISMS:
-            # no defaults: a preset applies where the user has set no attribute
-            gen_parser_from_dataclass(parser, group(), delete_default=True)
+        # no defaults: a preset applies where the user has set no attribute
+        gen_parser_from_dataclass(parser, SwitchesConfig(), delete_default=True)
 
     @classmethod
     def from_pretrained(

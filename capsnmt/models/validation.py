@@ -8,7 +8,7 @@ from typing import Any, Dict, Sequence, Set
 from fairseq.utils import safe_getattr, safe_hasattr
 
 from capsnmt.cli import ConfigurationError
-from capsnmt.models.config import EXCLUSIONS, MECHANISMS, SYSTEMS_OF, defaults
+from capsnmt.models.config import EXCLUSIONS, SYSTEMS_OF, SwitchesConfig, defaults
 from capsnmt.models.selection import ATTENTIONS_OF, parse_layers, sublayers
 from capsnmt.models.switches import (
     check_values,
@@ -41,10 +41,10 @@ def complete(args: Any, preset: Dict[str, Any]) -> None:
     for name, default in defaults().items():
         if name not in given:
             setattr(args, name, _of_preset(args, name, preset) if name in preset else default)
-    check_values(args, *MECHANISMS)
+    check_values(args, SwitchesConfig)
     if args.layer_aggregation == "transparent" and "layer_aggregation_side" not in given:
         args.layer_aggregation_side = "encoder"
-    for name, reason in idle_switches(args, *MECHANISMS):
+    for name, reason in idle_switches(args, SwitchesConfig):
         if name in given:
             refuse_idle(args, name, reason)
         setattr(args, name, defaults()[name])

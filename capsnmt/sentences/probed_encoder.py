@@ -17,7 +17,7 @@ from fairseq.utils import safe_hasattr
 
 from capsnmt.checkpoints.load import SIDES, check_dictionary, in_group, load_checkpoint, settings_of
 from capsnmt.cli import ConfigurationError
-from capsnmt.models.config import MECHANISMS, defaults
+from capsnmt.models.config import SwitchesConfig, defaults
 from capsnmt.models.switches import declared, flag, spelled
 from capsnmt.models.validation import complete
 from capsnmt.modules.layer_aggregation import LAYER_AGGREGATIONS
@@ -45,8 +45,8 @@ def decoder_options() -> Dict[str, Any]:
     options = {f"decoder_{option.name}": option.default for option in fields(DecoderConfig)}
     shared = {option.name: option.default for option in fields(TransformerConfig)}
     options.update({name: shared[name] for name in OF_THE_DECODER if name in shared})
-    ours = declared(*MECHANISMS)
-    options.update({name: each.default for name, each in ours.items() if each.of_decoder})
+    ours = declared(SwitchesConfig).items()
+    options.update({name: each.default for name, each in ours if each.of_decoder})
     return options
 
 

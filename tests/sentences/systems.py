@@ -8,7 +8,7 @@ import fairseq.models
 import torch
 from torch import Tensor, nn
 
-from capsnmt.models.config import MECHANISMS
+from capsnmt.models.config import SwitchesConfig
 from capsnmt.models.switches import declared, flag
 from capsnmt.modules.algorithms import OF_HEADS, OF_LAYERS
 from tests import support
@@ -20,7 +20,7 @@ SMALL = [
 ]
 CLASSES = 5
 OF_THE_DECODER = {
-    *(flag(name) for name, each in declared(*MECHANISMS).items() if each.of_decoder),
+    *(flag(name) for name, each in declared(SwitchesConfig).items() if each.of_decoder),
     *("--decoder-normalize-before", "--head-aggregation-attention", "--layer-aggregation-side"),
 }
 parse = functools.partial(support.parse, task="logical_inference")
