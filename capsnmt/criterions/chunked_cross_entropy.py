@@ -107,24 +107,59 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         count_correct: bool,
         gradients: bool,
     ) -> Tuple[Tensor, Tensor, Tensor]:
+        ctx.dtypes = features.dtype, weight.dtype
+        of_features, of_weight = (gradients and needed for needed in ctx.needs_input_grad[:2])
+        # as precise as the features themselves
+        d_features = torch.empty_like(features) if of_features else None
         with without_autocast(features.device):
-            chunks = _Chunks(features.to(precision), weight.to(precision), epsilon, chunk_tokens)
-            if gradients:
-                of_features, of_weight = ctx.needs_input_grad[:2]
-                if of_features:  # as precise as the features themselves
-                    chunks.d_features = torch.empty_like(features)
-                if of_weight:
-                    chunks.d_weight = torch.zeros_like(chunks.weight, dtype=chunks.dtype)
+            features, W = features.to(precision), weight.to(precision)
+            dtype, words = compute_dtype(features), W.size(0)
+            d_weight = torch.zeros_like(W, dtype=dtype) if of_weight else None
+            smoothing = epsilon / (words - 1)  # epsilon_i
+            confidence = 1.0 - epsilon - smoothing
+            sum_of_words = W.sum(0, dtype=dtype)  # sum_v W_v
+            sum_of_features = torch.zeros_like(sum_of_words)  # sum h
+            loss = features.new_zeros((), dtype=dtype)
+            sum_nll = torch.zeros_like(loss)
+            correct = torch.zeros((), dtype=torch.long, device=features.device)
+            # allocated once: a CPU would map memory again for every chunk, a tenth of the time
+            scores = features.new_empty(min(chunk_tokens, len(features)), words)
             for start in range(0, len(target), chunk_tokens):
                 tokens = slice(start, start + chunk_tokens)
-                real = target[tokens].ne(padding_idx).unsqueeze(-1)
-                chunks.add(tokens, target[tokens].unsqueeze(-1), real, count_correct)
-            if chunks.d_weight is not None:
-                chunks.d_weight -= chunks.smoothing * chunks.sum_of_features
-        ctx.save_for_backward(chunks.d_features, chunks.d_weight)
-        ctx.dtypes = features.dtype, weight.dtype
-        ctx.mark_non_differentiable(chunks.nll, chunks.correct)
-        return chunks.loss, chunks.nll, chunks.correct
+                h, y = features[tokens], target[tokens].unsqueeze(-1)
+                z, real = scores[: len(h)], y.ne(padding_idx)
+                torch.mm(h, W.t(), out=z)
+                z_y = z.gather(1, y).to(dtype)
+                if count_correct:
+                    correct = correct + (z.argmax(-1, True).eq(y) & real).sum()
+                nll = SHORTCUTS.softmax_(z, y)
+                p_y = torch.exp(-nll)
+                masked = h.to(dtype) * real
+                sum_of_features = sum_of_features + masked.sum(0)
+                nll, lse = nll * real, (nll + z_y) * real
+                smooth = words * lse - (masked * sum_of_words).sum(-1, keepdim=True)
+                sum_nll = sum_nll + nll.sum()
+                loss = loss + (confidence * nll + smoothing * smooth).sum()
+                if d_features is None and d_weight is None:
+                    continue
+                # dL/dz without epsilon_i, which is the same for all words and needs no matrix
+                d_z, of_words = z, (p_y - confidence).to(z.dtype)
+                if z.device.type == "cpu":  # it would scatter them in a copy of all scores
+                    d_z[torch.arange(len(z), device="cpu").unsqueeze(1), y] = of_words
+                else:
+                    d_z.scatter_(1, y, of_words)
+                if d_features is not None:
+                    d_h = (d_z @ W - smoothing * sum_of_words) * real
+                    d_features[tokens] = d_h.to(d_features.dtype)
+                if d_weight is not None and d_z.dtype == dtype:
+                    torch.addmm(d_weight, d_z.t(), masked, out=d_weight)
+                elif d_weight is not None:
+                    d_weight += d_z.t() @ masked.to(d_z.dtype)
+            if d_weight is not None:
+                d_weight -= smoothing * sum_of_features
+        ctx.save_for_backward(d_features, d_weight)
+        ctx.mark_non_differentiable(sum_nll, correct)
+        return loss, sum_nll, correct
 
     @staticmethod
     def backward(ctx: Any, d_loss: Tensor, *_: Any) -> Tuple[Optional[Tensor], ...]:
@@ -137,61 +172,3 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
             for gradient, dtype in zip(ctx.saved_tensors, ctx.dtypes)
         )
         return (*gradients, *[None] * 7)
-
-
-class _Chunks:
-    """The sums over the chunks so far.
-
-    Features ``[tokens, dim]`` and weight ``[V, dim]`` have the precision of the projection.
-    """
-
-    def __init__(self, features: Tensor, weight: Tensor, epsilon: float, chunk_tokens: int) -> None:
-        self.features, self.weight = features, weight
-        self.dtype = compute_dtype(features)
-        words = weight.size(0)
-        self.smoothing = epsilon / (words - 1)  # epsilon_i
-        self.confidence = 1.0 - epsilon - self.smoothing
-        self.sum_of_words = weight.sum(0, dtype=self.dtype)  # sum_v W_v
-        self.sum_of_features = torch.zeros_like(self.sum_of_words)  # sum h
-        self.loss = features.new_zeros((), dtype=self.dtype)
-        self.nll = torch.zeros_like(self.loss)
-        self.correct = torch.zeros((), dtype=torch.long, device=features.device)
-        self.d_features: Optional[Tensor] = None
-        self.d_weight: Optional[Tensor] = None
-        # allocated once: a CPU would map memory again for every chunk, a tenth of the time
-        self.scores = features.new_empty(min(chunk_tokens, len(features)), words)
-
-    def add(self, tokens: slice, target: Tensor, real: Tensor, count_correct: bool) -> None:
-        """Add one chunk: words ``[n, 1]`` and, false at padding, ``real`` ``[n, 1]``."""
-        features = self.features[tokens]
-        scores = self.scores[: len(features)]
-        torch.mm(features, self.weight.t(), out=scores)
-        of_target = scores.gather(1, target).to(self.dtype)  # z_y
-        if count_correct:
-            self.correct = self.correct + (scores.argmax(-1, True).eq(target) & real).sum()
-        nll = SHORTCUTS.softmax_(scores, target)
-        p_target = torch.exp(-nll)
-        masked = features.to(self.dtype) * real
-        self.sum_of_features = self.sum_of_features + masked.sum(0)
-        sum_of_scores = (masked * self.sum_of_words).sum(-1, keepdim=True)
-        nll, lse = nll * real, (nll + of_target) * real
-        smooth = self.weight.size(0) * lse - sum_of_scores
-        self.nll = self.nll + nll.sum()
-        self.loss = self.loss + (self.confidence * nll + self.smoothing * smooth).sum()
-        if self.d_features is None and self.d_weight is None:
-            return
-        # dL/dz without epsilon_i, which is the same for all words and needs no matrix
-        d_scores, of_words = scores, (p_target - self.confidence).to(scores.dtype)
-        if scores.device.type == "cpu":  # it would scatter them in a copy of all scores
-            rows = torch.arange(len(scores), device="cpu").unsqueeze(1)
-            d_scores[rows, target] = of_words
-        else:
-            d_scores.scatter_(1, target, of_words)
-        if self.d_features is not None:
-            d_features = d_scores @ self.weight - self.smoothing * self.sum_of_words
-            self.d_features[tokens] = (d_features * real).to(self.d_features.dtype)
-        if self.d_weight is not None:
-            if d_scores.dtype == self.dtype:
-                torch.addmm(self.d_weight, d_scores.t(), masked, out=self.d_weight)
-            else:
-                self.d_weight += d_scores.t() @ masked.to(d_scores.dtype)
