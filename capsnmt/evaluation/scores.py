@@ -17,8 +17,8 @@ METRICS = {"bleu": "BLEU", "chrf": "chrF2", "chrf++": "chrF2++", "ter": "TER"}
 # Key of each tokenised BLEU, and the published numbers that it is comparable with.
 MULTI_BLEU, COMPOUND_SPLIT = "multi-bleu", "compound-split"
 COMPARABLE = {
-    MULTI_BLEU: "multi-bleu.perl on Moses-tokenised text, case-sensitive (Ampomah et al. 2020, "
-    "Es-En)",
+    MULTI_BLEU: "multi-bleu.perl, case-sensitive, on the tokens that its signature names (of "
+    "Moses: Ampomah et al. 2020, Es-En)",
     COMPOUND_SPLIT: "multi-bleu.perl after splitting compounds, ##AT##-##AT## (WMT14 En-De of "
     "Vaswani et al. 2017 and tensor2tensor's get_ende_bleu.sh)",
 }
