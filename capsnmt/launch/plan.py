@@ -234,6 +234,7 @@ def _run(options: Namespace, row: Row, device: Device, seed: int, task: Optional
     _check_sources(options, name, chosen)
     initial = chosen.init_from
     output = options.output or Path("runs") / str(chosen.dataset)
+    output = output if output.name else output.absolute()  # "." is in no path that lies below it
     data = options.prepared or output / "data"
     if chosen.classifies and options.data and chosen.data.recipe != classification.FROM_TEXT:
         data = options.data

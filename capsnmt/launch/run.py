@@ -99,9 +99,12 @@ class Run:
         return [self.of(row) for row in rows if row is not None]
 
     def as_given(self, path: Path) -> Path:
-        """Return a path as the commands have it: relative if the folder of the run is."""
+        """Return a path as the commands have it: relative if the folder of the run is.
+
+        The working folder stays absolute: "." is in no path that lies below it.
+        """
         here = Path.cwd()
-        relative = not self.folder.path.is_absolute() and path.is_relative_to(here)
+        relative = not self.folder.path.is_absolute() and here in path.parents
         return path.relative_to(here) if relative else path
 
 

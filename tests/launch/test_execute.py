@@ -1,6 +1,7 @@
 """Launches by their real commands: complete, resumed, refused, one from another, side by side."""
 
 import json
+import os
 import shlex
 import shutil
 import sys
@@ -350,6 +351,20 @@ def test_a_run_is_resumed_from_inside_its_folders(
     refused = launch("--resume", "..", status=2)
     assert "generate-news.txt, which the scores are made of, is not there" in refused
     assert (run / "scores.json").is_file()
+
+
+@pytest.mark.parametrize("flag", ["--output", "--prepared"])
+def test_a_run_of_the_working_folder_is_the_same_by_any_path(
+    flag: str, launch: Launch, words: List[str], run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With ``--output .`` it was scored, with ``--prepared .`` translated, and submitted again."""
+    shutil.copytree(run.parent, run.parents[1] / "base")
+    launch(*words, "--baseline", "base")
+    place = words.index(flag) + 1
+    monkeypatch.chdir(words[place])
+    words[words.index("--output") + 1] = os.path.relpath(run.parents[1])
+    words[place] = "."
+    assert launch(*words, "--baseline", "base").count(": complete") == 4
 
 
 def test_runs_side_by_side_are_those_of_one_after_another(
