@@ -13,8 +13,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Dict, Iterable, Iterator, List, Sequence, Tuple
 
-from capsnmt.cli import ConfigurationError, OneLineParser, comma_list, command, positive
-from capsnmt.forms import Words, plain
+from capsnmt.cli import ConfigurationError, OneLineParser, comma_list, command, positive, say
+from capsnmt.forms import END_JOINED, SHARE, Words, plain
 from capsnmt.lines import read_lines
 from capsnmt.sentences.examples import write_examples
 from capsnmt.sentences.senteval import SPLITS, TASKS
@@ -156,7 +156,7 @@ def build_parser() -> OneLineParser:
     tasks = f"comma list of {', '.join(BUILT)} (default: all)"
     add("--tasks", type=comma_list(BUILT), default=list(BUILT), help=tasks)
     add("--tokenize", choices=("moses", "none"), default="none", help="default: none")
-    add("--lang", default="en", help="language of --tokenize moses (default: en)")
+    add("--lang", help="language of --tokenize moses (default: en)")
     limits = "SentLen: lower bounds of the classes, then the upper bound (default: SentEval's)"
     add("--length-bounds", type=bounds, default=LENGTH_BOUNDS, help=limits)
     add("--first-rank", type=positive, default=FIRST_RANK, help="WC: frequent words left out")
@@ -176,13 +176,19 @@ def read_sentences(files: Iterable[Path], tokenize: str, language: str) -> List[
     sentences: Dict[str, List[str]] = {}
     tokenise = make_tokeniser(tokenize, language)
     for path in files:
-        words = Words(of_tokens=tokenize == "none")
+        words, joined = Words(of_tokens=tokenize == "none"), 0
         for line in plain(read_lines(path), str(path)):
             words.see(line)
+            joined += END_JOINED.search(line) is not None
             tokens = tokenise(line).split()
             if tokens:
                 sentences.setdefault(sentence_key(" ".join(tokens)), tokens)
         words.check(str(path), "give text of words, joined and without symbols")
+        if tokenize == "none" and joined > SHARE * words.lines:
+            say(
+                f"warning: {path}: {joined:,} of {words.lines:,} lines have no space before the "
+                f"end, as text and not as tokens; give --tokenize moses"
+            )
     return list(sentences.values())
 
 
@@ -190,7 +196,9 @@ def read_sentences(files: Iterable[Path], tokenize: str, language: str) -> List[
 def main(argv: List[str]) -> None:
     """Run the command line and return the exit status."""
     options = build_parser().parse_args(argv)
-    sentences = read_sentences(options.text, options.tokenize, options.lang)
+    if options.lang and options.tokenize == "none":
+        raise ConfigurationError(f"--lang {options.lang} needs --tokenize moses; give it, too")
+    sentences = read_sentences(options.text, options.tokenize, options.lang or "en")
     examples = {  # none is drawn before it is asked for
         "SentLen": sentence_length(sentences, options.length_bounds),
         "WC": word_content(sentences, options.first_rank, options.words),

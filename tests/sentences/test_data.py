@@ -182,6 +182,24 @@ def test_a_file_of_the_users_own_is_not_replaced(
     assert tree(output) == made
 
 
+def test_text_that_is_no_tokens_is_told(
+    tmp_path: Path, refused: Callable[..., str], capsys: pytest.CaptureFixture
+) -> None:
+    """Its words would have their commas and full stops."""
+    text = tmp_path / "text"
+    lines = (f"{'See ' * n}dog {number}." for number in range(20) for n in (3, 8))
+    text.write_text("\n".join(lines), encoding="utf-8")
+    given = [str(text), "--tasks", "SentLen", "--length-bounds", "4,7,12"]
+    assert build.main([*given, "--output", str(tmp_path / "text-built")]) == 0
+    assert "40 of 40 lines have no space before the end" in capsys.readouterr().err
+    tokens = [*given, "--tokenize", "moses", "--lang", "de", "--output", str(tmp_path / "tokens")]
+    assert build.main(tokens) == 0
+    assert not capsys.readouterr().err
+    assert "--lang de needs --tokenize moses" in refused(
+        build.main, *given, "--lang", "de", "--output", str(tmp_path / "other")
+    )
+
+
 FILE = "subj_number.txt"
 TEXT = "tr\tNN\tIt works .\nva\tNNS\tThey work .\nte\tNN\tWorks .\n"
 
