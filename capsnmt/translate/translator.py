@@ -113,9 +113,11 @@ class Translator(GeneratorHubInterface):
         for _, same_rank in zip(range(nbest), zip(*parts)):
             tokens = [hypothesis["tokens"] for hypothesis in same_rank]
             words = " ".join(self.remove_bpe(self.string(part)) for part in tokens)
-            total = sum(len(part["tokens"]) * float(part["score"]) for part in same_rank)
-            score = total / sum(map(len, tokens)) / math.log(2)
-            joined.append(Hypothesis(self.detokenize(words), score))
+            score = float(same_rank[0]["score"])  # normalised as the search is asked to
+            if len(same_rank) > 1:
+                total = sum(float(part["positional_scores"].sum()) for part in same_rank)
+                score = total / sum(map(len, tokens))
+            joined.append(Hypothesis(self.detokenize(words), score / math.log(2)))
         return joined
 
 

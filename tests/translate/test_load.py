@@ -4,6 +4,7 @@ import argparse
 import re
 import shutil
 from functools import partial
+from math import log
 from pathlib import Path
 from typing import Any, Dict, List
 
@@ -209,6 +210,16 @@ def test_calls_as_in_fairseq(runs: Dict[str, Path]) -> None:
     assert type(hub) is GeneratorHubInterface
     lines = source(runs["plain"]).splitlines()
     assert hub.translate(lines, beam=3) == [each[1] for each in expected(runs["plain"])]
+
+
+def test_the_score_of_a_line_in_parts_is_the_mean_over_tokens(runs: Dict[str, Path]) -> None:
+    """Also where the length penalty is not 1, as that of these runs."""
+    translator = load.from_run(runs["plain"], max_tokens=30)
+    (found,) = translator.translations([line := f"{'x ' * 40}."])
+    parts = [translator.binarize(" ".join(part)) for part in translator.split(line)]
+    assert len(parts) == found.parts > 1
+    scores = [x[0]["positional_scores"] for x in translator.generate(parts)]
+    assert found.hypotheses[0].score == pytest.approx(float(torch.cat(scores).mean()) / log(2))
 
 
 def test_a_checkpoint_is_prepared_on_the_device_where_it_decodes(
