@@ -189,7 +189,9 @@ def _details(evaluation: Evaluation) -> Iterator[str]:
         yield f"BLEU by source length, in {evaluation.length_unit} (10-20 is 10 to 19):"
         yield _length_table(systems, evaluation.segments_by_length)
     if any(output.sign_test for system in systems for output in system.outputs) and test:
-        yield f"p of each output, against that of {test.baseline} with its seed: {test.in_words}"
+        alone = len(systems[0].outputs) == 1
+        against = test.baseline if alone else f"that of {test.baseline} in the same place"
+        yield f"p of each output, against {against}: {test.in_words}"
         yield (
             f"sign test (Collins et al. 2005) against {test.baseline}, on BLEU: sentences that "
             "raise or lower the corpus BLEU of the baseline when they replace its own; ties count "

@@ -102,11 +102,13 @@ def test_a_baseline_is_a_name_or_a_file_and_comes_first(
 
 @pytest.mark.parametrize("baseline", [["third", "half"], ["half"]])
 def test_each_seed_is_tested_against_its_own_seed_or_the_only_one_of_the_baseline(
-    files: Dict[str, str], evaluate: Evaluate, baseline: List[str]
+    files: Dict[str, str], evaluate: Evaluate, baseline: List[str], capsys: pytest.CaptureFixture
 ) -> None:
-    flags = ["--reference", files["reference"], "--samples", "20"]
+    flags = ["--reference", files["reference"], "--samples", "20", "--details"]
     against = ",".join(files[name] for name in baseline)
     seeds = evaluate(f"x={files['good']},{files['third']}", "--baseline", f"b={against}", *flags)
+    said = "against that of b in the same place: " if baseline[1:] else "each output, against b: "
+    assert said in capsys.readouterr().out
     for number, name in enumerate(("good", "third")):
         base = files[baseline[number % len(baseline)]]
         alone = evaluate(f"x={files[name]}", "--baseline", f"b={base}", *flags)
