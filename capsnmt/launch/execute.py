@@ -217,9 +217,7 @@ class _Execution:
         """
         done, total, config = self.done, self.run.settings.updates, self.run.config
         fix = "give another --name or --output, or delete the folder"
-        self.check_there(self.folder.config)
         old = self.folder.read_config()  # before the other record, which an older version lacks
-        self.check_there(self.folder.training)
         before = self.folder.read_training()
         now = self.describe(before.initial)
         for key, was, new in training_differences(old, config, before, now):
@@ -267,14 +265,6 @@ class _Execution:
         )
         here = () if was == becomes else (EarlierMachine(updates=self.done, **was),)
         return before.earlier + here
-
-    def check_there(self, record: Path) -> None:
-        """Raise if a record of the training is lost."""
-        if not record.is_file():
-            raise ConfigurationError(
-                f"{self.folder} has no {record.name}, which says how it was trained; restore it, "
-                f"or delete the folder to train again"
-            )
 
     def describe(self, initial: Optional[InitialModel]) -> TrainingRecord:
         device, threads = self.run.device, self.run.device.threads

@@ -20,7 +20,7 @@ import subprocess
 import sys
 import zlib
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, Tuple
+from typing import Any, Dict, List, Mapping, Tuple
 
 import capsnmt.plugin  # noqa: F401  # isort: skip  (first: fairseq opens the root logger)
 
@@ -32,6 +32,7 @@ from fairseq.distributed import utils as distributed_utils
 
 from capsnmt.checkpoints.load import count_learned, load_checkpoint
 from capsnmt.checkpoints.resume import LAST, STOP_FILE
+from capsnmt.host import patch
 from capsnmt.launch.progress import PARAMETERS, STOPPED_BY
 from capsnmt.runs.learning_curve import PEAK_MEMORY
 
@@ -66,22 +67,16 @@ def restore_patience(settings: Any) -> Dict[str, Any]:
     return count
 
 
-def name_what_cannot_be_saved(save: Callable[..., None]) -> Callable[..., None]:
-    """Return fairseq's function that saves a checkpoint, with errors that name the file.
+def save(original: Any, state: Any, filename: str, *more: Any, **options: Any) -> None:
+    """Save a checkpoint as fairseq does, with errors that name the file.
 
     That of a full disk does not by itself, and torch raises what it makes of it.
     """
-
-    @functools.wraps(save)
-    def saved(state: Any, filename: str, *more: Any, **options: Any) -> None:
-        try:
-            save(state, filename, *more, **options)
-        except (OSError, RuntimeError) as error:
-            fault = getattr(error, "strerror", None) or str(error).splitlines()[0]
-            number = getattr(error, "errno", None) or errno.EIO
-            raise OSError(number, fault, filename) from None
-
-    return saved
+    try:
+        original(state, filename, *more, **options)
+    except (OSError, RuntimeError) as error:
+        fault = getattr(error, "strerror", None) or str(error).splitlines()[0]
+        raise OSError(getattr(error, "errno", None) or errno.EIO, fault, filename) from None
 
 
 def ignore_stops(_: int = 0) -> None:
@@ -154,8 +149,7 @@ def train(cfg: Any) -> None:
         return losses, ended or bool(cause)
 
     fairseq_train.validate_and_save = validate_and_save
-    save = checkpoint_utils.torch_persistent_save
-    checkpoint_utils.torch_persistent_save = name_what_cannot_be_saved(save)
+    patch(checkpoint_utils, "torch_persistent_save")(save)
     # fairseq would forget the peak after every update; its gb_free is the least so far instead
     torch.cuda.reset_peak_memory_stats = lambda: None
     torch.utils.data.DataLoader = functools.partial(

@@ -140,7 +140,7 @@ def test_a_training_that_has_lost_its_record_is_refused_until_its_checkpoints_ar
     for lost in ("training.json", "config.json"):
         kept = (run / lost).rename(run / "kept")
         said = launch(*words, status=2)
-        assert f"{run} has no {lost}, which says how it was trained; restore it, or del" in said
+        assert f"{run / lost}: cannot be read: No such file or directory; check it, or rest" in said
         kept.rename(run / lost)
     for lost in ("training.json", "config.json"):
         (run / lost).unlink()
