@@ -15,23 +15,7 @@ from torch import Tensor
 
 from capsnmt.routing.inverted import EPSILON
 
-from .tile import (
-    MASS_FLOOR,
-    TINY,
-    capsule_offsets,
-    capsules_in_range,
-    load_tile,
-    load_votes,
-    pair_offsets,
-    pairs_in_range,
-    reciprocal,
-    rounded,
-    softmax_gradient,
-    softmax_over_outputs,
-    store_votes,
-    tile_arguments,
-    vote_pointers,
-)
+from . import tile
 
 LAYER_NORM_EPSILON = tl.constexpr(EPSILON)
 
@@ -84,7 +68,7 @@ class Agreement(NamedTuple):
     def flags(self, votes: Tensor, iterations: int) -> Dict[str, Any]:
         """Return the arguments that both kernels share."""
         which = {"NORMALISE": self.normalise, "INVERTED": self.inverted}
-        return {"T": iterations, **which, **tile_arguments(votes)}
+        return {"T": iterations, **which, **tile.tile_arguments(votes)}
 
 
 SIMPLE = Agreement(normalise=True)
@@ -95,7 +79,7 @@ DYNAMIC = Agreement(returns_logits=True)
 @triton.jit
 def real_pairs(input_mask, output_mask, token, I, N, I_PAD: tl.constexpr, N_PAD: tl.constexpr):
     """Return which pairs ``[I, N]`` are not padding and not masked."""
-    real = pairs_in_range(I, N, I_PAD, N_PAD)
+    real = tile.in_range(I, N, I_PAD, N_PAD)
     i = tl.arange(0, I_PAD)
     n = tl.arange(0, N_PAD)
     if input_mask is not None:
@@ -112,7 +96,7 @@ def preactivation(C, V, NORMALISE: tl.constexpr):
     """Return S ``[N, D]``."""
     S = tl.sum(C[:, :, None] * V, 0)  # duan2020 eq 7
     if NORMALISE:
-        S = S * reciprocal(tl.maximum(tl.sum(C, 0), MASS_FLOOR))[:, None]  # li2019 eq 7
+        S = S * tile.reciprocal(tl.maximum(tl.sum(C, 0), tile.MASS_FLOOR))[:, None]  # li2019 eq 7
     return S
 
 
@@ -120,14 +104,14 @@ def preactivation(C, V, NORMALISE: tl.constexpr):
 def lengths(S):
     """Return |S| and 1 + |S|^2, ``[N, 1]``; TINY keeps the gradient at 0 finite."""
     squared_length = tl.sum(S * S, 1)[:, None]
-    return tl.sqrt(squared_length + TINY), 1.0 + squared_length
+    return tl.sqrt(squared_length + tile.TINY), 1.0 + squared_length
 
 
 @triton.jit
 def squash(S):
     """Return squash(S) ``[N, D]`` (li2019 eq 8)."""
     length, denominator = lengths(S)
-    return S * (length * reciprocal(denominator))
+    return S * (length * tile.reciprocal(denominator))
 
 
 @triton.jit
@@ -155,7 +139,7 @@ def capsules_of(S, D, D_PAD: tl.constexpr, INVERTED: tl.constexpr):
 def uniform(real):
     """Return C ``[I, N]`` of the first iteration, whose logits are 0."""
     count = tl.sum(real.to(tl.float32), 1)
-    return tl.where(real, reciprocal(tl.maximum(count, 1.0))[:, None], 0.0)
+    return tl.where(real, tile.reciprocal(tl.maximum(count, 1.0))[:, None], 0.0)
 
 
 @triton.jit
@@ -169,7 +153,7 @@ def coefficients(t, V, real, D, NORMALISE: tl.constexpr, INVERTED: tl.constexpr)
     for _ in range(t):
         out = capsules_of(preactivation(C, V, NORMALISE), D, V.shape[2], INVERTED)
         O = out * scale_of(D) if INVERTED else O + out
-        C = softmax_over_outputs(tl.sum(O[None, :, :] * V, 2), real)
+        C = tile.softmax_over_outputs(tl.sum(O[None, :, :] * V, 2), real)
     return C, O
 
 
@@ -212,8 +196,8 @@ def preactivation_gradient(g_out, C, V, D, NORMALISE: tl.constexpr, INVERTED: tl
     centre = tl.zeros(S.shape, tl.float32)
     if NORMALISE:
         mass = tl.sum(C, 0)[:, None]
-        gS = gS * reciprocal(tl.maximum(mass, MASS_FLOOR))
-        centre = tl.where(mass >= MASS_FLOOR, S, 0.0)
+        gS = gS * tile.reciprocal(tl.maximum(mass, tile.MASS_FLOOR))
+        centre = tl.where(mass >= tile.MASS_FLOOR, S, 0.0)
     return gS, centre
 
 
@@ -238,24 +222,13 @@ def forward_kernel(
     """Route one token: read its votes once, write its capsules and logits once."""
     token = tl.program_id(0).to(tl.int64)
     real = real_pairs(input_mask, output_mask, token, I, N, I_PAD, N_PAD)
-    real_d = (tl.arange(0, D_PAD) < D)[None, None, :]
-    at_votes = vote_pointers(votes + token * I * N * D, N, D, I_PAD, N_PAD, D_PAD, RUN)
-    real_ind = real[:, :, None] & real_d
-    V = load_votes(at_votes, real_ind)
+    V = tile.load_votes(votes, token, real, I, N, D, D_PAD, RUN)
     C, O = coefficients(T - 1, V, real, D, NORMALISE, INVERTED)
     out = capsules_of(preactivation(C, V, NORMALISE), D, D_PAD, INVERTED)
-    tl.store(
-        capsules + token * N * D + capsule_offsets(D, N_PAD, D_PAD),
-        rounded(out, capsules),
-        mask=capsules_in_range(N, D, N_PAD, D_PAD),
-    )
+    tile.store_matrix(capsules, token, tile.rounded(out, capsules), N, D)
     if logits is not None:
         b = tl.sum((O + out)[None, :, :] * V, 2)
-        tl.store(
-            logits + token * I * N + pair_offsets(N, I_PAD, N_PAD, RUN),
-            rounded(b, logits),
-            mask=pairs_in_range(I, N, I_PAD, N_PAD),
-        )
+        tile.store_matrix(logits, token, tile.rounded(b, logits), I, N, RUN)
 
 
 @triton.jit
@@ -283,20 +256,14 @@ def backward_kernel(
     """
     token = tl.program_id(0).to(tl.int64)
     real = real_pairs(input_mask, output_mask, token, I, N, I_PAD, N_PAD)
-    real_d = (tl.arange(0, D_PAD) < D)[None, None, :]
-    at_votes = vote_pointers(votes + token * I * N * D, N, D, I_PAD, N_PAD, D_PAD, RUN)
-    real_ind = real[:, :, None] & real_d
-    V = load_votes(at_votes, real_ind)
+    V = tile.load_votes(votes, token, real, I, N, D, D_PAD, RUN)
     g_last = tl.zeros([N_PAD, D_PAD], tl.float32)
     if g_capsules is not None:
-        g_last = load_tile(
-            g_capsules + token * N * D + capsule_offsets(D, N_PAD, D_PAD),
-            capsules_in_range(N, D, N_PAD, D_PAD),
-        )
+        g_last = tile.load_matrix(g_capsules, token, tile.in_range(N, D, N_PAD, D_PAD), N, D)
     gV = tl.zeros([I_PAD, N_PAD, D_PAD], tl.float32)
     gO = tl.zeros([N_PAD, D_PAD], tl.float32)  # what the iterations after t add to it
     if g_logits is not None:  # the logits are O . V after the last iteration
-        gb = load_tile(g_logits + token * I * N + pair_offsets(N, I_PAD, N_PAD, RUN), real)
+        gb = tile.load_matrix(g_logits, token, real, I, N, RUN)
         C, O = coefficients(T - 1, V, real, D, NORMALISE, INVERTED)
         O += capsules_of(preactivation(C, V, NORMALISE), D, D_PAD, INVERTED)
         gV += gb[:, :, None] * O[None, :, :]
@@ -309,15 +276,11 @@ def backward_kernel(
         gV += C[:, :, None] * gS[None, :, :]
         gC = tl.sum(gS[None, :, :] * (V - centre[None, :, :]), 2)
         # C = softmax over n of b = O . V
-        gb = softmax_gradient(gC, C)
+        gb = tile.softmax_gradient(gC, C)
         gV += gb[:, :, None] * O[None, :, :]
         added = tl.sum(gb[:, :, None] * V, 0)
         gO = added * scale_of(D) if INVERTED else gO + added
     C = uniform(real)
     gS, _ = preactivation_gradient(g_last + gO, C, V, D, NORMALISE, INVERTED)
     gV += C[:, :, None] * gS[None, :, :]
-    store_votes(
-        vote_pointers(g_votes + token * I * N * D, N, D, I_PAD, N_PAD, D_PAD, RUN),
-        tl.where(real[:, :, None] & real_d, gV, 0.0),
-        pairs_in_range(I, N, I_PAD, N_PAD)[:, :, None] & (tl.arange(0, D_PAD)[None, None, :] < D),
-    )
+    tile.store_votes(g_votes, token, tl.where(real[:, :, None], gV, 0.0), I, N, D, RUN)

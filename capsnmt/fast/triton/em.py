@@ -13,23 +13,7 @@ from torch import Tensor
 
 from capsnmt.routing.numerics import inverse_temperature
 
-from .tile import (
-    MASS_FLOOR,
-    bound,
-    capsule_offsets,
-    capsules_in_range,
-    exp,
-    load_tile,
-    load_votes,
-    pair_offsets,
-    pairs_in_range,
-    reciprocal,
-    softmax_gradient,
-    softmax_over_outputs,
-    store_votes,
-    tile_arguments,
-    vote_pointers,
-)
+from . import tile
 
 HALF_LOG_2PI = tl.constexpr(math.log(2 * math.pi) / 2)
 
@@ -48,7 +32,7 @@ def shared_arguments(
         "lam_step": inverse_temperature(1, iterations) - 1,
         "T": iterations,
         "PER_PAIR": activation is not None and activation.size(-1) > 1,
-        **tile_arguments(votes),
+        **tile.tile_arguments(votes),
     }
 
 
@@ -114,10 +98,10 @@ def load_activation(activation, token, I, N, real, PER_PAIR: tl.constexpr, RUN: 
     if activation is None:
         a = tl.full([I_PAD, N_PAD], 1.0, tl.float32)  # the compiler drops the products
     elif PER_PAIR:
-        a = load_tile(activation + token * I * N + pair_offsets(N, I_PAD, N_PAD, RUN), real)
+        a = tile.load_matrix(activation, token, real, I, N, RUN)
     else:
         inputs = tl.broadcast_to(tl.arange(0, I_PAD)[:, None], [I_PAD, N_PAD])
-        a = load_tile(activation + token * I + inputs, real)
+        a = tile.load_tile(activation + token * I + inputs, real)
     return a
 
 
@@ -125,7 +109,7 @@ def load_activation(activation, token, I, N, real, PER_PAIR: tl.constexpr, RUN: 
 def m_step(V, R, variance_floor):
     """Fit one Gaussian per output capsule: return r ``[N]``; mu and var, ``[N, D]``."""
     r = tl.sum(R, 0)
-    per_mass = reciprocal(tl.maximum(r, MASS_FLOOR))[:, None]
+    per_mass = tile.reciprocal(tl.maximum(r, tile.MASS_FLOOR))[:, None]
     mu = tl.sum(R[:, :, None] * V, 0) * per_mass  # li2019 eq 10
     X = V - mu[None, :, :]
     var = tl.sum(R[:, :, None] * X * X, 0) * per_mass + variance_floor  # eq 11
@@ -141,10 +125,10 @@ def description_length(var, real_d):
 @triton.jit
 def e_step(V, mu, var, logit_A, cost, real, D):
     """Return C[i,n] for the next iteration (li2019 eq 12)."""
-    log_A = tl.minimum(logit_A, 0.0) - tl.log(1.0 + exp(-tl.abs(logit_A)))
+    log_A = tl.minimum(logit_A, 0.0) - tl.log(1.0 + tile.exp(-tl.abs(logit_A)))
     X = V - mu[None, :, :]
-    exponent = tl.sum(X * X * (0.5 * reciprocal(var))[None, :, :], 2)
-    return softmax_over_outputs((log_A - (cost - 0.5 * D))[None, :] - exponent, real)
+    exponent = tl.sum(X * X * (0.5 * tile.reciprocal(var))[None, :, :], 2)
+    return tile.softmax_over_outputs((log_A - (cost - 0.5 * D))[None, :] - exponent, real)
 
 
 @triton.jit
@@ -186,21 +170,17 @@ def forward_kernel(
     """Route one token: read its votes once, write its capsules once."""
     token = tl.program_id(0).to(tl.int64)
     n = tl.arange(0, N_PAD)
-    real = pairs_in_range(I, N, I_PAD, N_PAD)
-    real_nd = capsules_in_range(N, D, N_PAD, D_PAD)
+    real = tile.in_range(I, N, I_PAD, N_PAD)
     real_d = tl.arange(0, D_PAD)[None, :] < D
-    at_votes = vote_pointers(votes + token * I * N * D, N, D, I_PAD, N_PAD, D_PAD, RUN)
-    real_ind = real[:, :, None] & real_d[None, :, :]
-    V = load_votes(at_votes, real_ind)
+    V = tile.load_votes(votes, token, real, I, N, D, D_PAD, RUN)
     a = load_activation(activation, token, I, N, real, PER_PAIR, RUN)
-    b_a = load_tile(beta_a + n, n < N)
-    b_u = load_tile(beta_u + n, n < N)
+    b_a = tile.load_tile(beta_a + n, n < N)
+    b_u = tile.load_tile(beta_u + n, n < N)
     C, _, _ = coefficients(T - 1, V, a, b_a, b_u, variance_floor, lam_step, real, real_d, N, D)
     r, mu, var = m_step(V, C * a, variance_floor)
     cost = description_length(var, real_d)
     logit_A = (1.0 + (T - 1) * lam_step) * (b_a - b_u * r - cost * r)
-    out = tl.sigmoid(logit_A)[:, None] * mu  # li2019 eq 9
-    tl.store(capsules + token * N * D + capsule_offsets(D, N_PAD, D_PAD), out, mask=real_nd)
+    tile.store_matrix(capsules, token, tl.sigmoid(logit_A)[:, None] * mu, N, D)  # li2019 eq 9
 
 
 @triton.jit(do_not_specialize=["tokens", "tokens_per_program"])  # one build for all batches
@@ -237,21 +217,18 @@ def backward_kernel(
     program = tl.program_id(0).to(tl.int64)
     n = tl.arange(0, N_PAD)
     real_d = tl.arange(0, D_PAD)[None, :] < D
-    b_a = load_tile(beta_a + n, n < N)
-    b_u = load_tile(beta_u + n, n < N)
+    b_a = tile.load_tile(beta_a + n, n < N)
+    b_u = tile.load_tile(beta_u + n, n < N)
     sum_g_beta_a = tl.zeros([N_PAD], tl.float32)
     sum_g_beta_u = tl.zeros([N_PAD], tl.float32)
     token = program * tokens_per_program
     end = tl.minimum(token + tokens_per_program, tokens)
-    real = pairs_in_range(I, N, I_PAD, N_PAD)
-    real_nd = capsules_in_range(N, D, N_PAD, D_PAD)
-    real_ind = real[:, :, None] & real_d[None, :, :]
+    real = tile.in_range(I, N, I_PAD, N_PAD)
+    real_nd = tile.in_range(N, D, N_PAD, D_PAD)
     while token < end:
-        at_votes = vote_pointers(votes + token * I * N * D, N, D, I_PAD, N_PAD, D_PAD, RUN)
-        V = load_votes(at_votes, real_ind)
+        V = tile.load_votes(votes, token, real, I, N, D, D_PAD, RUN)
         a = load_activation(activation, token, I, N, real, PER_PAIR, RUN)
-        at_capsules = token * N * D + capsule_offsets(D, N_PAD, D_PAD)
-        g_out = load_tile(g_capsules + at_capsules, real_nd)
+        g_out = tile.load_matrix(g_capsules, token, real_nd, N, D)
         gV = tl.zeros([I_PAD, N_PAD, D_PAD], tl.float32)
         ga = tl.zeros([I_PAD, N_PAD], tl.float32)
         # what the E-step after an iteration adds to the gradients of log A, mu and var
@@ -268,7 +245,7 @@ def backward_kernel(
             lam = 1.0 + (T - 1 - back) * lam_step
             logit_A = lam * (b_a - b_u * r - cost * r)
             A = tl.sigmoid(logit_A)
-            mass = tl.maximum(r, MASS_FLOOR)[:, None]
+            mass = tl.maximum(r, tile.MASS_FLOOR)[:, None]
 
             # the result A mu, and log A - sum_D log sigma of the E-step
             g_logit_A = (tl.sum(g_out * mu, 1) * A + g_log_A) * tl.sigmoid(-logit_A)
@@ -278,13 +255,13 @@ def backward_kernel(
             sum_g_beta_u += g_chi * r
             g_r = g_chi * (b_u + cost)
             g_log_sigma = (g_chi * r - g_log_A)[:, None]
-            per_mass = reciprocal(mass)
-            g_var = bound(g_var + g_log_sigma * (0.5 * reciprocal(var))) * per_mass
+            per_mass = tile.reciprocal(mass)
+            g_var = tile.bound(g_var + g_log_sigma * (0.5 * tile.reciprocal(var))) * per_mass
             # X = V - mu, mu = sum_i R V / mass, and sum_i R X = (mass - r) mu
             g_mu += g_out * A[:, None] - 2.0 * g_var * (mass - r[:, None]) * mu
             g_mu = g_mu * per_mass
             # Where r is below its floor, the mass is a constant.
-            kept = tl.where(r >= MASS_FLOOR, 1.0, 0.0)[:, None]
+            kept = tl.where(r >= tile.MASS_FLOOR, 1.0, 0.0)[:, None]
             g_r += tl.sum((1.0 - kept) * g_mu * mu - kept * g_var * (var - variance_floor), 1)
             gV += R[:, :, None] * (
                 2.0 * (V - mu[None, :, :]) * g_var[None, :, :] + g_mu[None, :, :]
@@ -293,8 +270,8 @@ def backward_kernel(
             gR = g_r[None, :] + tl.sum(X * (g_var[None, :, :] * X + g_mu[None, :, :]), 2)
             ga += gR * C
             # C = softmax of log A - sum_D (log sigma + X^2 / (2 var)) of the iteration before
-            gL = softmax_gradient(gR * a, C)
-            precision = reciprocal(var_before)
+            gL = tile.softmax_gradient(gR * a, C)
+            precision = tile.reciprocal(var_before)
             X = V - mu_before[None, :, :]
             gLX = gL[:, :, None] * X
             gV -= gLX * precision[None, :, :]
@@ -302,13 +279,10 @@ def backward_kernel(
             g_mu = tl.sum(gLX, 0) * precision
             g_var = tl.sum(gLX * X, 0) * (0.5 * precision * precision)
             g_out = tl.zeros([N_PAD, D_PAD], tl.float32)  # only the last iteration has a result
-        store_votes(
-            vote_pointers(g_votes + token * I * N * D, N, D, I_PAD, N_PAD, D_PAD, RUN), gV, real_ind
-        )
+        tile.store_votes(g_votes, token, gV, I, N, D, RUN)
         if g_activation is not None:
             if PER_PAIR:
-                at_pairs = token * I * N + pair_offsets(N, I_PAD, N_PAD, RUN)
-                tl.store(g_activation + at_pairs, ga, mask=real)
+                tile.store_matrix(g_activation, token, ga, I, N, RUN)
             else:  # a_in belongs to an input
                 exists = tl.max(real.to(tl.int32), 1) != 0
                 of_input = tl.sum(tl.where(real, ga, 0.0), 1)

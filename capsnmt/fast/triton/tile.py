@@ -46,54 +46,78 @@ def tile_arguments(votes: Tensor) -> Dict[str, Any]:
 
 
 @triton.jit
+def in_range(rows, columns, R_PAD: tl.constexpr, C_PAD: tl.constexpr):
+    """Return which elements of a matrix ``[rows, columns]`` are not padding."""
+    return (tl.arange(0, R_PAD)[:, None] < rows) & (tl.arange(0, C_PAD)[None, :] < columns)
+
+
+@triton.jit
 def vote_pointers(
-    first, N, D, I_PAD: tl.constexpr, N_PAD: tl.constexpr, D_PAD: tl.constexpr, RUN: tl.constexpr
+    votes,
+    token,
+    I,
+    N,
+    D,
+    I_PAD: tl.constexpr,
+    ND_PAD: tl.constexpr,
+    D_PAD: tl.constexpr,
+    RUN: tl.constexpr,
 ):
-    """Return the pointers ``[I, N D]`` to V[i,n,d] of a token, from that to its first vote.
+    """Return the pointers ``[I, N D]`` to V[i,n,d] of a token.
 
     Triton gives a thread votes that are next to each other: no more than ``RUN`` capsules, it is
     told here. With three axes its versions disagree how to order those along which they are not.
     """
-    nd = tl.arange(0, N_PAD * D_PAD)
-    inputs = first + tl.arange(0, I_PAD)[:, None] * N * D
+    nd = tl.arange(0, ND_PAD)
+    inputs = votes + token * I * N * D + tl.arange(0, I_PAD)[:, None] * N * D
     return tl.max_contiguous(inputs + (nd // D_PAD * D + nd % D_PAD)[None, :], [1, RUN * D_PAD])
 
 
 @triton.jit
-def load_votes(pointers, real):
-    """Load votes ``[I, N, D]`` in fp32; 0 where not real."""
+def load_votes(votes, token, real, I, N, D, D_PAD: tl.constexpr, RUN: tl.constexpr):
+    """Load the votes ``[I, N, D]`` of a token in fp32; 0 where its pairs are not real."""
+    real = real[:, :, None] & (tl.arange(0, D_PAD) < D)[None, None, :]
+    ND_PAD: tl.constexpr = real.shape[1] * D_PAD
+    pointers = vote_pointers(votes, token, I, N, D, real.shape[0], ND_PAD, D_PAD, RUN)
     return tl.reshape(load_tile(pointers, tl.reshape(real, pointers.shape)), real.shape)
 
 
 @triton.jit
-def store_votes(pointers, V, real):
-    """Store votes ``[I, N, D]`` where real."""
+def store_votes(votes, token, V, I, N, D, RUN: tl.constexpr):
+    """Store the votes ``[I, N, D]`` of a token."""
+    I_PAD: tl.constexpr = V.shape[0]
+    D_PAD: tl.constexpr = V.shape[2]
+    ND_PAD: tl.constexpr = V.shape[1] * D_PAD
+    pointers = vote_pointers(votes, token, I, N, D, I_PAD, ND_PAD, D_PAD, RUN)
+    real = in_range(I, N, I_PAD, V.shape[1])[:, :, None]
+    real = real & (tl.arange(0, D_PAD)[None, None, :] < D)
     tl.store(pointers, tl.reshape(V, pointers.shape), mask=tl.reshape(real, pointers.shape))
 
 
 @triton.jit
-def pair_offsets(N, I_PAD: tl.constexpr, N_PAD: tl.constexpr, RUN: tl.constexpr):
-    """Return where b[i,n] of a token lies: ``[I, N]``, in the layout of the votes."""
-    offsets = tl.arange(0, I_PAD)[:, None] * N + tl.arange(0, N_PAD)[None, :]
-    return tl.max_contiguous(offsets, [1, RUN])
+def matrix_pointers(
+    first, token, rows, columns, R_PAD: tl.constexpr, C_PAD: tl.constexpr, RUN: tl.constexpr
+):
+    """Return the pointers to the matrix ``[rows, columns]`` of a token."""
+    offsets = tl.arange(0, R_PAD)[:, None] * columns + tl.arange(0, C_PAD)[None, :]
+    if RUN > 0:  # in the layout of the votes
+        offsets = tl.max_contiguous(offsets, [1, RUN])
+    return first + token * rows * columns + offsets
 
 
 @triton.jit
-def capsule_offsets(D, N_PAD: tl.constexpr, D_PAD: tl.constexpr):
-    """Return where out[n,d] of a token lies: ``[N, D]``."""
-    return tl.arange(0, N_PAD)[:, None] * D + tl.arange(0, D_PAD)[None, :]
+def load_matrix(first, token, real, rows, columns, RUN: tl.constexpr = 0):
+    """Load the matrix of a token in fp32, capsules or, with ``RUN``, pairs; 0 where not real."""
+    pointers = matrix_pointers(first, token, rows, columns, real.shape[0], real.shape[1], RUN)
+    return load_tile(pointers, real)
 
 
 @triton.jit
-def pairs_in_range(I, N, I_PAD: tl.constexpr, N_PAD: tl.constexpr):
-    """Return which pairs ``[I, N]`` are not padding."""
-    return (tl.arange(0, I_PAD)[:, None] < I) & (tl.arange(0, N_PAD)[None, :] < N)
-
-
-@triton.jit
-def capsules_in_range(N, D, N_PAD: tl.constexpr, D_PAD: tl.constexpr):
-    """Return which elements ``[N, D]`` of the capsules are not padding."""
-    return (tl.arange(0, N_PAD)[:, None] < N) & (tl.arange(0, D_PAD)[None, :] < D)
+def store_matrix(first, token, x, rows, columns, RUN: tl.constexpr = 0):
+    """Store the matrix of a token, capsules or, with ``RUN``, pairs."""
+    pointers = matrix_pointers(first, token, rows, columns, x.shape[0], x.shape[1], RUN)
+    mask = in_range(rows, columns, x.shape[0], x.shape[1])
+    tl.store(pointers, x, mask=mask)
 
 
 @triton.jit
