@@ -1,10 +1,23 @@
-"""Shared by the tests of pages: a page's elements, a browser with it, and contrast of colours."""
+"""Shared by the tests of pages: without images, in a browser; elements, contrast of colours."""
 
 import re
 from contextlib import contextmanager
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, ContextManager, Dict, Iterator, List, Optional, Tuple
+from unittest.mock import patch
+
+
+def without_images(svg: bytes = b"<svg />", laid_out: bool = False) -> ContextManager[Any]:
+    """Figures of pages are made, or laid out, too, but not rendered: most of the time of a page."""
+
+    def files(figure: Any) -> Dict[str, bytes]:
+        if laid_out:
+            figure.draw_without_rendering()
+        return {"png": b"", "svg": svg}
+
+    return patch("capsnmt.pages.page.images", files)
+
 
 VOID = {"meta", "link", "br", "img", "path", "use"}
 

@@ -12,7 +12,6 @@ from itertools import chain, combinations, product
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Dict, List, Tuple
-from unittest.mock import patch
 
 import pytest
 import torch
@@ -32,7 +31,7 @@ from tests.analysis.small_models import (
     write_checkpoint,
     write_data,
 )
-from tests.html_pages import Page, contrast, opened
+from tests.html_pages import Page, contrast, opened, without_images
 
 PAGE = "analysis.html"
 EVIL = "</script><img src=http:evil.example onerror=alert(1)>"
@@ -68,9 +67,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     scope = replace(SCOPE, browser_sentences=3)
     findings = analyse(checkpoints, scope, ["agreement", "sentences"])
     output = tmp_path_factory.mktemp("analysis")
-    # figures are drawn but not rendered, which would take most of the time
-    files = {"png": b"", "svg": b'<svg width="9" height="9" />'}
-    with patch("capsnmt.pages.page.images", lambda _: files):
+    with without_images(b'<svg width="9" height="9" />'):
         assert write(findings, output, f"capsnmt-analyse {EVIL}") == output / PAGE
     return output
 

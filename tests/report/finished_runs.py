@@ -7,7 +7,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import MappingProxyType
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
-from unittest.mock import patch
 
 from capsnmt import records
 from capsnmt.configurations import Settings
@@ -15,6 +14,7 @@ from capsnmt.evaluation.__main__ import main as evaluate
 from capsnmt.report import __main__ as report
 from capsnmt.runs.records import RunConfig, RunFolder, TrainingRecord
 from tests.evaluation.outputs import generated, write_lines
+from tests.html_pages import without_images
 
 SENTENCES = 30
 SOURCES = [f"line {number} | with *marks*" for number in range(SENTENCES)]
@@ -142,8 +142,7 @@ def edit_scores(folder: Path, change: Callable[[Any], Any]) -> None:
 
 def page(folders: Sequence[object], *flags: str) -> str:
     """The report of some runs in Markdown, as the command writes it, without samples."""
-    files = {"png": b"", "svg": b"<svg />"}  # rendering would take most of the time
-    with TemporaryDirectory() as folder, patch("capsnmt.pages.page.images", lambda _: files):
+    with TemporaryDirectory() as folder, without_images():
         given = [*map(str, folders), "--output", folder, "--samples", "0", *flags]
         assert report.main(given) == 0, given
         return (Path(folder) / "report.md").read_text("utf-8")

@@ -3,12 +3,12 @@
 from argparse import Namespace
 from pathlib import Path
 from typing import Callable, Dict, List
-from unittest.mock import patch
 
 import pytest
 
 from capsnmt.analysis.__main__ import main, named_checkpoints
 from capsnmt.checkpoints.load import load_checkpoint, save_checkpoint
+from tests.html_pages import without_images
 
 pytestmark = pytest.mark.system
 
@@ -32,10 +32,9 @@ def arguments(corpus: Path, output: Path, *given: str) -> List[str]:
 def test_ours_and_fairseqs_transformer_side_by_side(
     checkpoints: Dict[str, Path], corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
-    """Figures are drawn but not rendered, which would take most of the time."""
     systems = [f"{name}={checkpoints[name]}" for name in ("ours", "stock")]
     given = [*systems, "--only", "attention,agreement", "--sentences", "3"]
-    with patch("capsnmt.pages.page.images", lambda _: {"png": b"", "svg": b"<svg />"}):
+    with without_images():
         assert main(arguments(corpus, tmp_path, *given)) == 0
     said = capsys.readouterr().err
     assert "stock: no agreement: nothing is routed, as by --head-aggregation simple" in said
