@@ -83,32 +83,6 @@ def test_results_gradients_and_coefficients_equal_the_loops(name, I, N, D, T, se
     torch.testing.assert_close(*found, **TIGHT)
 
 
-@pytest.mark.parametrize("length", [0.0, 1e-20, 1e-3, 1.0, 1e4])
-def test_squash_has_the_printed_length_and_gradient(length):
-    direction = torch.tensor([0.6, 0.8], dtype=torch.float64)
-    s = (length * direction).requires_grad_()
-    out = routing.squash(s)
-    torch.testing.assert_close(out.detach(), length**2 / (1 + length**2) * direction)
-    jacobian = torch.autograd.functional.jacobian(routing.squash, s.detach())
-    radial = 2 * length / (1 + length**2) ** 2  # d/dx of x^2 / (1 + x^2)
-    torch.testing.assert_close(direction @ jacobian @ direction, torch.tensor(radial).double())
-
-
-# --- other tokens, and padding
-
-
-@pytest.mark.parametrize("leading", [(), (1,), (6,), (2, 3), (1, 2, 1, 3)])
-@pytest.mark.parametrize(
-    "name", [x for x in OPERATORS if not x.startswith(CUBES) and "masked" not in x]
-)
-def test_any_leading_dims_give_the_same_capsules(name, leading):
-    votes = random(*leading, 3, 4, 2, dtype=F64)
-    result = OPERATORS[name](votes, 3)
-    alone = torch.stack([OPERATORS[name](each, 3) for each in votes.reshape(-1, 3, 4, 2)])
-    assert result.shape == (*leading, *alone.shape[1:])
-    torch.testing.assert_close(result.reshape(alone.shape), alone)
-
-
 @pytest.mark.parametrize("iterations", [1, 3])
 @pytest.mark.parametrize("padded", [None, slice(0, 2), slice(2, 4), slice(4, 5)])
 @pytest.mark.parametrize("causal", [False, True])
