@@ -1,9 +1,9 @@
 """Where a stopped training resumes: from its last checkpoint, or the best that replaces it."""
 
+import math
 import os
 import re
 import shutil
-from operator import itemgetter
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
@@ -24,7 +24,8 @@ LAST = "checkpoint_last.pt"  # fairseq's default of --restore-file, in --save-di
 # training through torchrun, which kills its workers after 30 s, and srun, which does not wait.
 STOP_FILE = "stop"
 # what fairseq's training saves of whole and broken epochs, and of the best validations
-SAVED = re.compile(r"checkpoint(\d+|_\d+_\d+|_best|\.best_.+)\.pt")
+SAVED = re.compile(r"checkpoint(?P<epoch>\d+|_(?P<of>\d+)_(?P<updates>\d+)|_best|\.best_.+)\.pt")
+UNKNOWN = (-1, 0.0)
 
 
 def num_updates(path: Path) -> int:
@@ -83,13 +84,16 @@ def recover(folder: Path, training: Mapping[str, Any] = MappingProxyType({})) ->
         if last.exists() or (folder.is_symlink() and not folder.exists()):
             raise
         why = f"{LAST} is missing"
+    others = sorted(folder.glob("*.pt"), key=_place, reverse=True)
     most, best, skipped = (0, 0), None, []
-    # of equal ones the first: fairseq copies the best
-    for path in sorted(folder.glob("*.pt"), key=lambda path: ("best" in path.name, path.name)):
+    for path in others:
         try:
             if not SAVED.fullmatch(path.name):
                 raise CheckpointError(f"{path} is none of fairseq's names of checkpoints")
-            most, best = max((most, best), (resumable(path, training), path), key=itemgetter(0))
+            if best is None or _place(path) == UNKNOWN:
+                found = resumable(path, training)
+                if found > most:
+                    most, best = found, path
         except UnreadError:  # it may be the best
             raise
         except CheckpointError as error:
@@ -102,6 +106,14 @@ def recover(folder: Path, training: Mapping[str, Any] = MappingProxyType({})) ->
     with replacing(last) as temporary:
         shutil.copyfile(best, temporary)
     return Resumption(*most, f"{why}: resuming from {best.name} at {most[0]:,} updates{more}")
+
+
+def _place(path: Path) -> Tuple[int, float]:
+    """Return epoch and updates by the name of a checkpoint; that of an epoch is its last."""
+    name = SAVED.fullmatch(path.name)
+    if name is None or not (name["epoch"][0].isdigit() or name["of"]):
+        return UNKNOWN
+    return int(name["of"] or name["epoch"]), float(name["updates"] or math.inf)
 
 
 def resumable(path: Path, training: Mapping[str, Any]) -> Tuple[int, int]:
