@@ -183,6 +183,8 @@ def chosen_paths(args: argparse.Namespace) -> List[Path]:
         is_run = below.is_dir() and not any(inputs[0].glob("checkpoint*.pt"))
         return choose(below if is_run else inputs[0], *choices[0])
     if choices:
+        if not inputs[0].exists():
+            raise ConfigurationError(f"{inputs[0]}: no such folder; check the path")
         raise ConfigurationError(
             f"--{choices[0][0]} chooses checkpoints from one folder, and the input is "
             f"{' '.join(map(str, inputs))}; give one folder, or drop the flag"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from capsnmt import records
-from capsnmt.cli import ConfigurationError, say
+from capsnmt.cli import ConfigurationError, check_output_file, say
 from capsnmt.corpora import binarise as fairseq
 from capsnmt.corpora import cleaning, subwords
 from capsnmt.corpora.parallel import map_file, map_jobs
@@ -257,6 +257,7 @@ class Preparation:
 
     def _check_outputs(self) -> None:
         """Raise if a step would replace a source, or a file where no preparation has begun."""
+        check_output_file(PreparedData(self.folder).manifest, "--output")
         # the lock is older than any output, and stays
         begun = any((self.folder / name).exists() for name in (LOCK, STEPS))
         needed = self.recipe.needed() if self.local is not None else ()

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from capsnmt import configurations, records
-from capsnmt.cli import ConfigurationError, require, say, shown
+from capsnmt.cli import ConfigurationError, check_output_file, require, say, shown
 from capsnmt.configurations import Settings
 from capsnmt.files import check_file_name
 from capsnmt.launch import classification, flags, own_data, training_step
@@ -90,6 +90,7 @@ def check_before(run: Run, planned: Sequence[Path]) -> None:
 
     Those in the folders ``planned`` are launched with it, or wait in the queue.
     """
+    check_output_file(run.folder.config, "--output")
     if kind_of(run).prepare(run) is None:
         kind_of(run).check_data(run)
     if not run.settings.classifies:

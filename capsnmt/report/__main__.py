@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import List
 
-from capsnmt.cli import OneLineParser, at_least, command, require
+from capsnmt.cli import OneLineParser, at_least, check_output_file, command, require
 from capsnmt.configurations import SENTENCE_TASKS
 
 TEMPLATE = Path(__file__).with_name("report.md.j2")
@@ -41,6 +41,7 @@ def main(argv: List[str]) -> None:
     from capsnmt.report.translation_runs import analysis_of, translation
     from capsnmt.runs.finished import distinct_names, find_runs
 
+    check_output_file(args.output / "report.md", "--output")  # before the work, not after
     runs = find_runs(args.runs)
     translators = [run for run in runs if not run.settings.classifies]
     of_task = {
