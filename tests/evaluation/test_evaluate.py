@@ -16,7 +16,7 @@ from capsnmt.cli import CLOSED_PIPE
 from capsnmt.evaluation.__main__ import main
 from capsnmt.evaluation.scores import METRICS, SAMPLES
 from tests.evaluation.conftest import Evaluate, outputs
-from tests.evaluation.outputs import REFERENCE, generated, write_lines
+from tests.evaluation.outputs import generated, write_lines
 from tests.interpreter import interpreter
 
 
@@ -32,19 +32,6 @@ def test_tokens_are_scored_as_the_text_that_they_are(
     for metric in METRICS:
         assert generate[metric] == plain[metric]
         assert 0 < plain[metric]["score"] < 100
-
-
-def test_a_test_set_under_two_names_is_said(
-    files: Dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
-    for name in ("A", "B", "C"):
-        shutil.copy(files["good"], tmp_path / f"out.{name}")
-        shutil.copy(files["reference"], tmp_path / f"ref.{name}")
-    write_lines(tmp_path / "ref.C", reversed(REFERENCE))
-    paths = (f"{tmp_path}/out.{{set}}", "--reference", f"{tmp_path}/ref.{{set}}")
-    assert main([*paths, "--test-sets", "A,B,C"]) == 0
-    said = capsys.readouterr().err
-    assert said.count("B has the reference of A") == said.count("has the reference of") == 1
 
 
 @pytest.mark.parametrize("flags", [[], ["--baseline", "b={half}", "--samples", "20"]])

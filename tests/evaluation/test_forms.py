@@ -48,59 +48,6 @@ def test_text_that_is_joined_already_keeps_its_spaces(
     assert errors == ""
 
 
-MARKED = {
-    "subword_nmt": ("--remove-bpe sentencepiece", "th@@ ere", "give --remove-bpe subword_nmt"),
-    "sentencepiece": ("--remove-bpe subword_nmt", "▁th ere", "give --remove-bpe sentencepiece"),
-    "wordpiece": ("--remove-bpe none", "th ##ere", "give text without them"),
-    "BPE with end marks": ("--remove-bpe none", "th ere</w>", "give text without them"),
-    "joiners of OpenNMT": ("--remove-bpe none", "the ￭re", "give text without them"),
-    "bytes of sentencepiece": ("--remove-bpe none", "th<0xC3><0xA4>re", "give text without them"),
-    "symbols of a dictionary": ("", "there </s>", "give text without them"),
-}
-
-
-@pytest.mark.parametrize("form", MARKED)
-def test_marks_that_are_left_are_refused_with_their_fix_and_few_are_named(
-    files: Dict[str, str], tmp_path: Path, form: str, evaluated: Evaluated, refuse: Refuse
-) -> None:
-    flags, marked, fix = MARKED[form]
-    others = ["a </s>" if form.startswith("symbols") else "a"] * 11
-    many, few = ([f"go {marked}", *others], [f"go {marked}", *["a"] * 11])
-    many[1] = f"or {marked} now"
-    given = []
-    for kind, lines in (("many", many), ("few", few)):
-        path = write_lines(tmp_path / kind, generated(lines))
-        given.append([f"x={path}", *flags.split(), "--reference", files["reference"]])
-    refuse(given[0], "x: ", form, "of 12 lines", marked, fix)
-    _, errors = evaluated(*given[1])
-    assert f"1 of 12 lines have {form}" in errors.replace("marks of subwords (", "")
-    assert f"{fix} if they are not text" in errors
-
-
-def test_escapes_on_one_side_are_counted(tmp_path: Path, evaluated: Evaluated) -> None:
-    """A perfect translation would have 87 BLEU; tokens of fairseq-generate become characters."""
-    lines = [f"it 's {line}" for line in REFERENCE]
-    escaped = [line.replace("'", "&apos;") for line in lines]
-    paths = [write_lines(tmp_path / name, text) for name, text in (("x", escaped), ("y", lines))]
-    given = (f"x={paths[0]}", "--input", "plain", "--target-lang", "en", "--reference")
-    _, errors = evaluated(*given, paths[1])
-    assert "warning: 12 of 12 lines of x have escapes as &apos;, and 0 of" in errors
-    assert "have escapes" not in evaluated(*given, paths[0])[1]
-    generate = write_lines(tmp_path / "generate", generated(escaped))
-    assert evaluated(generate, "--reference", paths[1])[1] == ""
-
-
-def test_unknown_words_of_a_model_are_counted(
-    files: Dict[str, str], tmp_path: Path, evaluated: Evaluated
-) -> None:
-    path = write_lines(tmp_path / "poor", generated(["A <unk> , <unk>"] * 11 + ["A sea"]))
-    document, errors = evaluated(f"x={path}", "--reference", files["reference"])
-    assert document["segments"] == 12
-    unknown, same = errors.splitlines()
-    assert "x: 11 of 12 lines have unknown words (<unk>), as line 1" in unknown
-    assert "x fits its reference no better than that of another sentence" in same
-
-
 def test_texts_are_compared_in_one_form_of_unicode(tmp_path: Path, evaluated: Evaluated) -> None:
     composed = ["Đường phố ở đây đẹp.", "Es ist schön, Zoë.", "plain words are here"] * 4
     apart = [unicodedata.normalize("NFD", line) for line in composed]
@@ -140,19 +87,6 @@ def test_chrf_of_words_is_left_out_where_spaces_separate_none(
     assert errors.count("\n") == 1
     assert "which zh_CN does not separate" in errors
     assert scores(document, "chrf")["x"] == pytest.approx(100)
-
-
-def test_a_text_whose_spaces_separate_no_words_is_named(
-    tmp_path: Path, evaluated: Evaluated
-) -> None:
-    """One character more in each line has a BLEU of 0, and a high chrF2."""
-    flags = ["--input", "plain", "--target-lang", "th"]
-    apart = "ผม ชอบ การ แปล ภาษา ด้วย เครื่อง มาก"
-    for line, warned in ((apart.replace(" ", ""), 1), (apart, 0)):
-        reference = write_lines(tmp_path / "reference", [line] * 12)
-        output = write_lines(tmp_path / "x", [f"{line}ๆ"] * 12)
-        errors = evaluated(f"x={output}", *flags, "--reference", reference)[1]
-        assert errors.count("what spaces separate in the reference") == warned
 
 
 def test_a_language_that_the_text_or_the_log_denies_is_named(

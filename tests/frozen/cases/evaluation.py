@@ -76,9 +76,23 @@ def evaluate_plain(world: World) -> str:
     )
 
 
+MARKED = {
+    "subword_nmt": "th@@ ere",
+    "sentencepiece": "▁th ere",
+    "wordpiece": "th ##ere",
+    "end-marks": "th ere</w>",
+    "joiners": "the ￭re",
+    "bytes": "th<0xC3><0xA4>re",
+    "symbols": "there </s>",
+}
+
+
 def doubtful(folder: Path) -> None:
-    """Outputs and references that do not fit."""
+    """Outputs and references that do not fit; marks are in one line of twelve, or in more."""
     write_outputs(folder)
+    unescaped = [f"it 's {line}" for line in REFERENCE]
+    escaped = [line.replace("'", "&apos;") for line in unescaped]
+    thai = "ผม ชอบ การ แปล ภาษา ด้วย เครื่อง มาก"
     many = [f"word{n} of{n % 7} line{n}" for n in range(400)]
     for name, lines in {
         "three": generated(["a house"] * 3),
@@ -94,16 +108,32 @@ def doubtful(folder: Path) -> None:
         "other": [line.replace("\tx", "\tx@@ y") for line in generated(TOKENS)],
         "many": many,
         "lost": [*many[:200], *many[201:], "a word"],
+        "escaped": escaped,
+        "escaped-log": generated(escaped),
+        "unescaped": unescaped,
+        "poor": generated(["A <unk> , <unk>"] * 11 + ["A sea"]),
+        "thai": [thai] * 12,
+        "thai-x": [f"{thai}ๆ"] * 12,
+        "thai-joined": [thai.replace(" ", "")] * 12,
+        "thai-joined-x": [f"{thai.replace(' ', '')}ๆ"] * 12,
+        **dict.fromkeys(("out.A", "out.B", "out.C"), generated(TOKENS)),
+        **{"ref.A": REFERENCE, "ref.B": REFERENCE, "ref.C": REFERENCE[::-1]},
     }.items():
         write_lines(folder / name, lines)
+    for name, marked in MARKED.items():
+        others = ["a </s>" if name == "symbols" else "a"] * 11
+        write_lines(folder / f"{name}-few", generated([f"go {marked}", *["a"] * 11]))
+        many = [f"go {marked}", f"or {marked} now", *others[1:]]
+        write_lines(folder / f"{name}-many", generated(many))
 
 
-@frozen("what makes a score doubtful is said, and nothing of a score that is not")
+@frozen("what makes a score doubtful is said or refused, and nothing of a score that is not")
 def warnings(world: World) -> str:
     folder, lines = world.once("doubtful", doubtful), []
     for line in WARNED.read_text("utf-8").splitlines():
         done = world.call("capsnmt-evaluate", *line.split(), cwd=folder)
-        lines += [f"$ {line}", *(f"  {each}" for each in done.stderr.splitlines())]
+        said = f"{done.returncode}: {done.stderr}" if done.returncode else done.stderr
+        lines += [f"$ {line}", *(f"  {each}" for each in said.splitlines())]
     return "\n".join(lines)
 
 
