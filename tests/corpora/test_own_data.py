@@ -18,14 +18,14 @@ from tests.real_data import real_data
 
 
 def test_two_files_become_three_splits(tmp_path, run, no_fairseq):
-    """2,000 pairs of TED talks in Slovak and English; docs/tutorials/own_data.md trains on two."""
+    """1,000 pairs of TED talks in Slovak and English; docs/tutorials/own_data.md trains on two."""
     for name, side in (("ted.orig.slk.gz", "sk"), ("ted.ref.detok.eng.gz", "en")):
         with gzip.open(real_data("significance") / name, "rb") as stream:
-            (tmp_path / f"ted.{side}").write_bytes(b"".join(islice(stream, 2000)))
+            (tmp_path / f"ted.{side}").write_bytes(b"".join(islice(stream, 1000)))
     words = ("--train", tmp_path / "ted.sk", tmp_path / "ted.en", "--lowercase")
     printed = run(*words, "--output", tmp_path / "out")
     said = printed.splitlines()
-    assert said[0] == "pairs: train 1,800, valid 100, test 100 (valid and test drawn from --train)"
+    assert said[0] == "pairs: train 900, valid 50, test 50 (valid and test drawn from --train)"
     assert said[1].startswith("subwords: 1,000 merge operations of BPE")
     assert said[-1] == f"data-bin: {tmp_path / 'out/bin'}"
     data = PreparedData(tmp_path / "out")
@@ -39,7 +39,7 @@ def test_two_files_become_three_splits(tmp_path, run, no_fairseq):
         (source.lower(), target.lower()) for source, target in zip(*given)
     }
     assert not drawn["train"] & (drawn["valid"] | drawn["test"])
-    assert len(text(data.raw("test", "en"))) == 100
+    assert len(text(data.raw("test", "en"))) == 50
     assert manifest.pairs == len(text(data.folder / "clean/train.en"))
     assert manifest.tokenisers["sk"] == "moses-lowercase"
     # again: the same pairs are drawn, and nothing is left to do

@@ -25,13 +25,12 @@ def data(prepared: Path, tmp_path: Path) -> Path:
 
 
 def test_files_that_flags_name_are_compared_by_their_content(
-    data: Path, tmp_path: Path, launch: Launch
+    data: Path, launched: Path, tmp_path: Path, launch: Launch
 ) -> None:
     codes, start = tmp_path / "codes", tmp_path / "start.pt"
     codes.write_text("#version: 0.2\na b\n", "utf-8")
     line = [*arguments(data, tmp_path), "--set", "train.train-subset=test"]
-    launch(*line, "--name", "first")
-    shutil.copy(RunFolder(tmp_path / "runs" / "first" / "seed-1").last_checkpoint, start)
+    shutil.copy(RunFolder(launched / "runs" / "row" / "seed-1").last_checkpoint, start)
     named = ["generate.bpe=subword_nmt", f"generate.bpe-codes={codes}"]
     named += [f"train.continue-once={start}", "train.max-update=8"]
     line += [word for each in named for word in ("--set", each)]
