@@ -29,6 +29,8 @@ PROBABILITIES = (
     *("encoder_layerdrop", "decoder_layerdrop", "drop_head"),
     "surface_fusion",
 )
+# fairseq's: the embeddings of the decoder's words are the output projection as well
+TIED = ("share_decoder_input_output_embed", "share_all_embeddings", "merge_src_tgt_embed")
 
 
 def complete(args: Any, preset: Dict[str, Any]) -> None:
@@ -108,6 +110,14 @@ def validate(args: Any, stacks: Sequence[str] = STACKS) -> None:
                 f"drop it"
             )
     refuse_together(args, EXCLUSIONS)
+    tied = next((name for name in TIED if safe_getattr(args, name)), None)
+    if "decoder" in stacks and tied and not args.adaptive_softmax_cutoff:
+        width = args.decoder_embed_dim
+        if int(args.decoder_output_dim) != width:  # of its flag, a text
+            raise ConfigurationError(
+                f"{spelled(args, tied)} and {spelled(args, 'decoder_output_dim')}: the decoder's "
+                f"embeddings have the width {width}; drop one of them"
+            )
     for name in (f"{side}_layers_to_keep" for side in stacks):
         if isinstance(safe_getattr(args, name), list):  # fairseq reads a text, as of an override
             raise ConfigurationError(
