@@ -16,7 +16,6 @@ from torch import Tensor, nn
 from capsnmt.cli import ConfigurationError
 from capsnmt.modules.observation import open_observer
 from capsnmt.modules.overrides import hooked
-from capsnmt.routing.backend import compile_obstacle
 from capsnmt.routing.recording import open_records
 from capsnmt.routing.tracing import is_traced
 
@@ -37,17 +36,10 @@ def compiled(forward: Forward) -> Forward:
         except TorchDynamoException as error:
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
             raise ConfigurationError(
-                f"--compile: torch cannot compile this model ({reason}): train without it"
+                f"--compile: torch cannot compile this model ({reason}); train without it"
             ) from error
 
     return wrapped
-
-
-def require_compiler(compiles: bool, device_type: str) -> None:
-    """Raise if a model with ``--compile`` cannot be trained here."""
-    obstacle = compile_obstacle(device_type) if compiles else None
-    if obstacle is not None:
-        raise ConfigurationError(f"--compile {obstacle}: train without it")
 
 
 def runs_compiled(stack: nn.Module) -> bool:

@@ -8,15 +8,15 @@ from fairseq.models.transformer import TransformerEncoderBase
 from torch import Tensor, nn
 
 from capsnmt.cli import ConfigurationError
-from capsnmt.models.compilation import compiled, require_compiler, runs_compiled
+from capsnmt.models.compilation import compiled, runs_compiled
 from capsnmt.models.layers import TransformerEncoderLayer
-from capsnmt.models.precision import autocast_of, require_trainable
+from capsnmt.models.precision import autocast_of
 from capsnmt.models.stacks import Stack, attention_masks, kept_layers, reads_padding, run_layer
-from capsnmt.modules.autocast import autocast_dtype
+from capsnmt.modules.autocast import autocast_dtype, bf16_obstacle
 from capsnmt.modules.cache import sentence_order, stays
 from capsnmt.modules.layer_aggregation import TransparentMixture
 from capsnmt.modules.masks import additive_padding
-from capsnmt.routing.backend import check_backend
+from capsnmt.routing.backend import backend_obstacle, compile_obstacle
 
 
 class TransformerEncoder(Stack, TransformerEncoderBase):
@@ -52,19 +52,20 @@ class TransformerEncoder(Stack, TransformerEncoderBase):
         return TransformerEncoderLayer(cfg, next(self.numbers), self.return_fc)
 
     def train(self, mode: bool = True) -> "TransformerEncoder":
-        if mode and self.masked_source:
-            raise ConfigurationError(
-                f"--mlmha-mask-source: {self.masked_source}: sources are masked at generation "
-                f"only: train without it, then set it by --model-overrides"
-            )
         if mode:
-            device_type = next(self.parameters()).device.type
-            require_trainable(self.autocast, device_type)
-            require_compiler(self.compiles, device_type)
-            try:
-                check_backend(self.routing_backend, device_type)
-            except ValueError as error:
-                raise ConfigurationError(f"--routing-backend: {error}") from None
+            device = next(self.parameters()).device.type
+            only = "only generation masks sources, by --model-overrides"
+            obstacles = {
+                f"--mlmha-mask-source {self.masked_source}": only if self.masked_source else None,
+                "--autocast bf16": bf16_obstacle(device) if self.autocast == "bf16" else None,
+                "--compile": compile_obstacle(device) if self.compiles else None,
+                f"--routing-backend {self.routing_backend}": backend_obstacle(
+                    self.routing_backend, device
+                ),
+            }
+            for flag, obstacle in obstacles.items():
+                if obstacle is not None:
+                    raise ConfigurationError(f"{flag}: {obstacle}; train without it")
         return super().train(mode)
 
     def forward(

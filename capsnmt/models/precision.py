@@ -38,13 +38,6 @@ translations; with 512 features it took 0.6 times as long.
 logger = logging.getLogger(__name__)
 
 
-def require_trainable(autocast: str, device_type: str) -> None:
-    """Raise if a model with this ``--autocast`` should not be trained on the device."""
-    obstacle = products.bf16_obstacle(device_type) if autocast == "bf16" else None
-    if obstacle is not None:
-        raise ConfigurationError(f"--autocast is {autocast}, but {obstacle}; give --autocast none")
-
-
 @functools.cache
 def evaluates_in_bf16(device_type: str) -> bool:
     """Return whether the device computes in bf16; warn once if it does not."""

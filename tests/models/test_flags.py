@@ -15,7 +15,7 @@ from omegaconf import OmegaConf
 
 from capsnmt.cli import ConfigurationError
 from capsnmt.fast.triton import launch
-from capsnmt.models import compilation
+from capsnmt.models import encoder
 from capsnmt.models.config import defaults
 from capsnmt.models.switches import flag
 from capsnmt.models.transformer import CapsnmtTransformer
@@ -309,16 +309,16 @@ def test_a_criterion_may_have_an_option_that_is_called_nearly_as_a_switch() -> N
 
 # flags of the plain architecture -> the refusal of training, of a machine with nothing but torch
 REFUSED = {
-    "--mlmha M-10 --mlmha-mask-source 1": r"--mlmha-mask-source: 1: .*--model-overrides",
-    "--head-aggregation em --routing-backend compiled": "'compiled' needs .*; use auto or eager",
-    "--head-aggregation em --routing-backend triton": "'triton' needs .*; use auto or eager",
-    "--compile": r"^--compile needs a compiler: train without it$",
+    "--mlmha M-10 --mlmha-mask-source 1": "--mlmha-mask-source 1: .*--model-overrides; train",
+    "--head-aggregation em --routing-backend compiled": "compiled: needs .*; train without it",
+    "--head-aggregation em --routing-backend triton": "triton: needs .*; train without it",
+    "--compile": r"^--compile: needs a compiler; train without it$",
 }
 
 
 @pytest.mark.parametrize("flags", REFUSED)
 def test_it_is_refused_in_training_only(flags: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (backend, compilation):
+    for module in (backend, encoder):
         monkeypatch.setattr(module, "compile_obstacle", lambda device_type: "needs a compiler")
     monkeypatch.setattr(launch, "triton_obstacle", lambda device_type: "needs a GPU")
     model = build("capsnmt_transformer", *flags.split())

@@ -149,7 +149,7 @@ def test_what_cannot_be_compiled_is_refused_in_one_line(
 ) -> None:
     model = build("capsnmt_transformer", "--compile").train()
     monkeypatch.setattr(model.encoder, "normalise", lambda states: [states[0] * states[0].item()])
-    with pytest.raises(ConfigurationError, match=r"^--compile: .*: train without it$"):
+    with pytest.raises(ConfigurationError, match=r"^--compile: .*; train without it$"):
         model(*arguments(*LENGTHS))
 
 
