@@ -10,14 +10,8 @@ from torch import Tensor, nn
 
 from capsnmt.analysis.base import Analysis, Cell, NotApplicableError, StackStates, places
 from capsnmt.analysis.plots import Figure, PointsByLayer, matrices
-from capsnmt.modules.layer_aggregation import (
-    AttentionResiduals,
-    LayerConnection,
-    SumAggregation,
-    TransparentMixture,
-)
+from capsnmt.modules.layer_aggregation import AttentionResiduals, LayerAggregation, LayerConnection
 
-SUMS = (SumAggregation, LayerConnection, TransparentMixture)
 STACKS = ("encoder", "decoder")
 ROUNDING = 1e-12  # of the second moments: a smaller covariance is the error of its difference
 
@@ -53,7 +47,7 @@ class LayerWeights(Analysis):
 
     def __init__(self, model: Any) -> None:
         super().__init__(model)
-        if not any(isinstance(module, SUMS) for _, _, module in places(model.model)):
+        if not any(hasattr(module, "contributions") for _, _, module in places(model.model)):
             raise NotApplicableError(
                 "no layers are added up, as by --layer-aggregation linear, dynamic, attention, "
                 "dlcl, dense, attention-residuals or transparent"
@@ -62,13 +56,13 @@ class LayerWeights(Analysis):
     def on_aggregation(
         self, side: str, module: nn.Module, layers: List[Tensor], real: Tensor
     ) -> None:
-        if isinstance(module, SUMS):
+        if hasattr(module, "contributions"):
             layers = [layer[real] for layer in layers]
             norms = module.contributions(layers).double().norm(dim=-1)
             reader = None  # what reads the output of the stack
             if isinstance(module, LayerConnection) and len(layers) < module.num_states:
                 reader = len(layers)
-            lowest = 1 if isinstance(module, SumAggregation) else 0
+            lowest = 1 if isinstance(module, LayerAggregation) else 0
             key = side, reader, lowest  # the layers are those from the lowest on
             self.means["norm"].add(key, norms.sum(0), real.sum())
             if isinstance(module, AttentionResiduals):

@@ -5,7 +5,7 @@ from typing import Any
 from capsnmt.modules.algorithms import OF_LAYERS
 
 from .attention import AttentionResiduals, DepthAttention
-from .base import LayerAggregation, SumAggregation
+from .base import LayerAggregation
 from .combination import DynamicCombination, IterativeCombination, LinearCombination
 from .connection import DLCL, OVERFLOW_FP16, DepthWeightedAverage, LayerConnection
 from .routing import LayerRouting
@@ -19,7 +19,6 @@ __all__ = [
     "AttentionResiduals",
     "LayerAggregation",
     "LayerConnection",
-    "SumAggregation",
     "TransparentMixture",
     "layer_aggregation",
     "layer_connection",

@@ -9,7 +9,7 @@ from capsnmt.modules.shortcuts import SHORTCUTS
 from capsnmt.routing.inputs_kept import keep_inputs
 from capsnmt.routing.numerics import compute_dtype, without_autocast
 
-from .base import SumAggregation, check_count
+from .base import LayerAggregation, check_count
 from .connection import LayerConnection
 
 
@@ -66,7 +66,7 @@ def depth_mixture_gradients(
     return (dquery.to(query.dtype), *dV.to(gradient.dtype).unbind(-2))
 
 
-class DepthAttention(SumAggregation):
+class DepthAttention(LayerAggregation):
     r"""Attention over depth, of the top only: the equation of Attention Residuals, in one place.
 
     .. math:: \tilde H = \sum_l \alpha_l H^l, \quad

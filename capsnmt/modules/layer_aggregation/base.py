@@ -27,7 +27,8 @@ class LayerAggregation(nn.Module):
     """Aggregation of the layers H^1..H^L, L tensors ``[..., d]``, into one ``[..., d]``.
 
     Each position is aggregated independently, so incremental decoding needs no state. A call raises
-    a ValueError if it gets another number of layers.
+    a ValueError if it gets another number of layers. One that is a sum over the layers says by
+    ``contributions(layers)`` what each adds, ``[..., L, d]``.
     """
 
     def __init__(self, embed_dim: int, num_layers: int) -> None:
@@ -43,11 +44,3 @@ class LayerAggregation(nn.Module):
     def split(self, concatenated: Tensor) -> Tensor:
         """Split ``[..., L x]`` by layer, ``[..., L, x]``."""
         return concatenated.unflatten(-1, (self.num_layers, -1))
-
-
-class SumAggregation(LayerAggregation):
-    """An aggregation that is a sum over the layers, so that each layer's part is known."""
-
-    def contributions(self, layers: List[Tensor]) -> Tensor:
-        """Return the summand ``[..., L, d]`` of each of L layers ``[..., d]``."""
-        raise NotImplementedError

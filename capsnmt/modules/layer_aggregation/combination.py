@@ -6,10 +6,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .base import LayerAggregation, SumAggregation, check_count, reset_linear
+from .base import LayerAggregation, check_count, reset_linear
 
 
-class LinearCombination(SumAggregation):
+class LinearCombination(LayerAggregation):
     r"""Linear combination of the layers (dou2019 eq 3; ampomah2020 section 5.3).
 
     .. math:: \tilde H = \sum_l W_l H^l, \quad W_l \in R^{d \times d}
@@ -99,7 +99,7 @@ class IterativeCombination(LayerAggregation):
         return aggregate
 
 
-class DynamicCombination(SumAggregation):
+class DynamicCombination(LayerAggregation):
     r"""Dynamic combination of the layers: the weights depend on the position (dou2019 eq 4).
 
     .. math:: \tilde H = \sum_l g_l \odot H^l, \quad

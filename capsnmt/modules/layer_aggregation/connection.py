@@ -63,10 +63,6 @@ class LayerConnection(nn.Module):
         """Return x_{l+1} ``[..., d]`` of the l + 1 states ``[..., d]`` that were added."""
         raise NotImplementedError
 
-    def contributions(self, states: Sequence[Tensor]) -> Tensor:
-        """Return the summands of x_{l+1}, ``[..., l + 1, d]``."""
-        raise NotImplementedError
-
     def follow(self, y: Tensor, states: List[Tensor]) -> Tensor:
         """Add the output y_l ``[..., d]`` of layer l (y_0 is the embedding); return x_{l+1}."""
         self.add(y, states)
