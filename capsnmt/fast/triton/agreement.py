@@ -79,16 +79,8 @@ DYNAMIC = Agreement(returns_logits=True)
 @triton.jit
 def real_pairs(input_mask, output_mask, token, I, N, I_PAD: tl.constexpr, N_PAD: tl.constexpr):
     """Return which pairs ``[I, N]`` are not padding and not masked."""
-    real = tile.in_range(I, N, I_PAD, N_PAD)
-    i = tl.arange(0, I_PAD)
-    n = tl.arange(0, N_PAD)
-    if input_mask is not None:
-        real_i = tl.load(input_mask + token * I + i, mask=i < I, other=0)
-        real = real & (real_i != 0)[:, None]
-    if output_mask is not None:
-        real_n = tl.load(output_mask + token * N + n, mask=n < N, other=0)
-        real = real & (real_n != 0)[None, :]
-    return real
+    real_i = tile.real_positions(input_mask, token, I, I_PAD)
+    return real_i[:, None] & tile.real_positions(output_mask, token, N, N_PAD)[None, :]
 
 
 @triton.jit

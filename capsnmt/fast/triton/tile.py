@@ -46,6 +46,16 @@ def tile_arguments(votes: Tensor) -> Dict[str, Any]:
 
 
 @triton.jit
+def real_positions(mask, token, size, SIZE_PAD: tl.constexpr):
+    """Return which positions are neither padding of the tile nor masked."""
+    position = tl.arange(0, SIZE_PAD)
+    real = position < size
+    if mask is not None:
+        real = real & (tl.load(mask + token * size + position, mask=real, other=0) != 0)
+    return real
+
+
+@triton.jit
 def in_range(rows, columns, R_PAD: tl.constexpr, C_PAD: tl.constexpr):
     """Return which elements of a matrix ``[rows, columns]`` are not padding."""
     return (tl.arange(0, R_PAD)[:, None] < rows) & (tl.arange(0, C_PAD)[None, :] < columns)

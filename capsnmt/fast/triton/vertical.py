@@ -13,9 +13,9 @@ import triton.language as tl
 from torch import Tensor
 from torch.nn import functional as F
 
+from . import tile
 from .agreement import squash, squash_gradient
 from .launch import padded
-from .tile import load_tile, rounded, softmax_gradient, softmax_over_outputs
 
 RUN = tl.constexpr(8)
 """Keys that a thread reads at once. Rows are padded to a multiple of it, as most sums are over
@@ -80,34 +80,16 @@ def backward(
 
 
 @triton.jit
-def real_positions(mask, sentence, size, SIZE_PAD: tl.constexpr):
-    """Return which positions are neither padding of the tile nor masked."""
-    position = tl.arange(0, SIZE_PAD)
-    real = position < size
-    if mask is not None:
-        real = real & (tl.load(mask + sentence * size + position, mask=real, other=0) != 0)
-    return real
-
-
-@triton.jit
-def tile_of(N, width, N_PAD: tl.constexpr, D_PAD: tl.constexpr):
-    """Return the offsets in a matrix ``[N, width]``, and which are not padding of the tile."""
-    n = tl.arange(0, N_PAD)[:, None]
-    d = tl.arange(0, D_PAD)[None, :]
-    return n * width + d, (n < N) & (d < width)
-
-
-@triton.jit
 def votes_of(i, votes, N, width, real, N_PAD: tl.constexpr, D_PAD: tl.constexpr):
     """Return the votes of a head in fp32; 0 where not real."""
-    at, in_range = tile_of(N, width, N_PAD, D_PAD)
-    return tl.where(real, load_tile(votes + i * N * width + at, in_range), 0.0)
+    in_range = tile.in_range(N, width, N_PAD, D_PAD)
+    return tl.where(real, tile.load_matrix(votes, i, in_range, N, width), 0.0)
 
 
 @triton.jit
 def coefficients(O, V, real_n):
     """Return C = softmax over n of b[n] = O[n] . V[n]: ``[N]``."""
-    return softmax_over_outputs(tl.sum(O * V, 1), real_n)
+    return tile.softmax_over_outputs(tl.sum(O * V, 1), real_n)
 
 
 @triton.jit
@@ -139,20 +121,19 @@ def forward_kernel(
     """Route one sentence."""
     sentence = tl.program_id(0).to(tl.int64)
     width = RUNS * RUN  # of a row, which Triton sees to be aligned
-    at, in_range = tile_of(N, width, N_PAD, D_PAD)
-    real_n = real_positions(query_mask, sentence, N, N_PAD)
-    real = real_n[:, None] & real_positions(key_mask, sentence, D, D_PAD)[None, :]
+    real_n = tile.real_positions(query_mask, sentence, N, N_PAD)
+    real = real_n[:, None] & tile.real_positions(key_mask, sentence, D, D_PAD)[None, :]
     votes += sentence * I * N * width
     O = tl.zeros([N_PAD, D_PAD], tl.float32)
     out = O
     for _ in range(T):
         out = squash(preactivation(O, votes, real, real_n, N, width, I))
         O += out
-    tl.store(capsules + sentence * N * width + at, out, mask=in_range)
+    tile.store_matrix(capsules, sentence, out, N, width)
     n = tl.arange(0, N_PAD)
     for i in range(I):
         b = tl.sum(O * votes_of(i, votes, N, width, real, N_PAD, D_PAD), 1)
-        tl.store(logits + (sentence * I + i) * N + n, rounded(b, logits), mask=n < N)
+        tl.store(logits + (sentence * I + i) * N + n, tile.rounded(b, logits), mask=n < N)
 
 
 @triton.jit(do_not_specialize=["N", "D", "RUNS"])
@@ -180,9 +161,8 @@ def backward_kernel(
     """
     sentence = tl.program_id(0).to(tl.int64)
     width = RUNS * RUN  # of a row, which Triton sees to be aligned
-    at, in_range = tile_of(N, width, N_PAD, D_PAD)
-    real_n = real_positions(query_mask, sentence, N, N_PAD)
-    real = real_n[:, None] & real_positions(key_mask, sentence, D, D_PAD)[None, :]
+    real_n = tile.real_positions(query_mask, sentence, N, N_PAD)
+    real = real_n[:, None] & tile.real_positions(key_mask, sentence, D, D_PAD)[None, :]
     votes += sentence * I * N * width
     n = tl.arange(0, N_PAD)
     in_logits = sentence * I * N + n
@@ -196,11 +176,12 @@ def backward_kernel(
         O += squash(S)
     g_out = tl.zeros([N_PAD, D_PAD], tl.float32)
     if g_capsules is not None:
-        g_out = load_tile(g_capsules + sentence * N * width + at, in_range)
+        in_range = tile.in_range(N, width, N_PAD, D_PAD)
+        g_out = tile.load_matrix(g_capsules, sentence, in_range, N, width)
     gO = tl.zeros([N_PAD, D_PAD], tl.float32)  # what the iterations after t add to it
     if g_logits is not None:  # the logits are O . V after the last iteration
         for i in range(I):
-            gb = load_tile(g_logits + in_logits + i * N, real_n)
+            gb = tile.load_tile(g_logits + in_logits + i * N, real_n)
             gO += gb[:, None] * votes_of(i, votes, N, width, real, N_PAD, D_PAD)
     for back in tl.static_range(T):
         gS = squash_gradient(g_out + gO, Ss[T - 1 - back])
@@ -208,7 +189,7 @@ def backward_kernel(
         for i in range(I):
             V = votes_of(i, votes, N, width, real, N_PAD, D_PAD)
             C = coefficients(Os[T - 1 - back], V, real_n)
-            gb = softmax_gradient(tl.sum(gS * V, 1), C)
+            gb = tile.softmax_gradient(tl.sum(gS * V, 1), C)
             gO += gb[:, None] * V
             pair = in_pairs + ((T - 1 - back) * I + i) * N
             tl.store(C_pairs + pair, C, mask=n < N)
@@ -218,11 +199,9 @@ def backward_kernel(
     for i in range(I):
         gV = tl.zeros([N_PAD, D_PAD], tl.float32)
         if g_logits is not None:
-            gV = load_tile(g_logits + in_logits + i * N, real_n)[:, None] * O
+            gV = tile.load_tile(g_logits + in_logits + i * N, real_n)[:, None] * O
         for t in tl.static_range(T):
             pair = in_pairs + (t * I + i) * N
-            gV += load_tile(C_pairs + pair, n < N)[:, None] * gSs[T - 1 - t]
-            gV += load_tile(gb_pairs + pair, n < N)[:, None] * Os[t]
-        tl.store(
-            g_votes + (sentence * I + i) * N * width + at, tl.where(real, gV, 0.0), mask=in_range
-        )
+            gV += tile.load_tile(C_pairs + pair, n < N)[:, None] * gSs[T - 1 - t]
+            gV += tile.load_tile(gb_pairs + pair, n < N)[:, None] * Os[t]
+        tile.store_matrix(g_votes, sentence * I + i, tl.where(real, gV, 0.0), N, width)
