@@ -261,8 +261,13 @@ def tokenise(test_set: TestSet, outputs: Sequence[Output]) -> Optional[Tokenised
 
 
 def multi_bleu(hypotheses: Sequence[str], references: Sequence[Sequence[str]], how: str) -> Score:
-    """Compute the BLEU of ``multi-bleu.perl``: the given tokens, case-sensitive, no smoothing."""
-    # force silences sacreBLEU's warning about tokenised text, which is intended here
-    bleu = BLEU(tokenize="none", smooth_method="none", force=True, references=references)
+    """Compute the BLEU of ``multi-bleu.perl``."""
+    bleu = multi_bleu_metric(references)
     score = float(bleu.corpus_score(hypotheses, None).score)
     return Score(score=score, signature=f"{bleu.get_signature().format()}|text:{how}")
+
+
+def multi_bleu_metric(references: Sequence[Sequence[str]]) -> BLEU:
+    """Build ``multi-bleu.perl``'s BLEU: the given tokens, case-sensitive, no smoothing."""
+    # force silences sacreBLEU's warning about tokenised text, which is intended here
+    return BLEU(tokenize="none", smooth_method="none", force=True, references=references)
