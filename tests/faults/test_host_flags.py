@@ -1,17 +1,15 @@
 """fairseq's own flags and functions beside ours: they do what they do to fairseq's Transformer."""
 
 import copy
-from typing import Dict, List
+from typing import List
 
 import pytest
 import torch
 from fairseq.criterions.adaptive_loss import AdaptiveLoss
 from fairseq.sequence_generator import SequenceGenerator
 
-from capsnmt.cli import ConfigurationError
-from capsnmt.routing import record_routing
 from tests.criterions.samples import SAMPLE, SOURCES, TARGETS
-from tests.support import DROP, NORM, TASK, VALUES, build, forward
+from tests.support import DROP, NORM, TASK, build, forward
 
 DEEP = ("--encoder-layers", "4", "--decoder-layers", "4")
 SEEDS = range(4)
@@ -82,23 +80,3 @@ def test_an_adaptive_softmax_trains_and_decodes_under_autocast(reader: tuple) ->
     model.upgrade_state_dict(state)  # as fairseq does before it loads a checkpoint
     model.load_state_dict(state)
     assert len(decode(model)) == len(SOURCES)
-
-
-@pytest.mark.parametrize("switch", ["--head-aggregation", "--layer-aggregation"])
-def test_flags_of_routing_are_allowed_exactly_where_something_is_routed(switch: str) -> None:
-    """Over all values of the switch, so that a new algorithm is not forgotten."""
-    allowed: Dict[str, set] = {}
-    routed = set()
-    capsules = switch.replace("aggregation", "capsules")
-    for value in VALUES[switch]:
-        with record_routing() as records:
-            forward(build("capsnmt_transformer", *NORM, switch, value), SOURCES, TARGETS)
-        if records:
-            routed.add(value)
-        for flag in ((capsules, "8"), ("--routing-iterations", "2")):
-            try:
-                build("capsnmt_transformer", *NORM, switch, value, *flag)
-            except ConfigurationError:
-                continue
-            allowed.setdefault(flag[0], set()).add(value)
-    assert allowed == {capsules: routed, "--routing-iterations": routed}
