@@ -243,42 +243,30 @@ def python_with(checkout: Path, changes: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "reasons"),
+    ("changes", "reason", "given"),
     [
-        ("", ["needs Python", "there is none on PATH", "no python3"]),
-        ("sys.version_info = (3, 8, 1)", ["needs Python", "there is none on PATH", "install one"]),
-        ("sys.version_info = (3, 15, 0)", ["needs Python", "there is none on PATH", "install one"]),
-        ("sys.modules['ensurepip'] = None", ["python3 has no venv with ensurepip; install it"]),
+        ("", "there is none on PATH (no python3); install one", None),
+        ("sys.version_info = (3, 8, 1)", "there is none on PATH", "is not Python 3.9 to 3.14"),
+        ("sys.version_info = (3, 15, 0)", "there is none on PATH", "is not Python 3.9 to 3.14"),
+        ("sys.modules['ensurepip'] = None", "python3 has no venv with ensurepip; install it", None),
+        ("sys.modules['torch'] = None", None, "has no torch"),
     ],
-    ids=["none", "too old", "too new", "no venv"],
+    ids=["none", "too old", "too new", "no venv", "nothing installed"],
 )
-def test_a_python_that_cannot_serve_is_one_line(
-    changes: str, reasons: List[str], checkout: Path
+def test_a_python_that_cannot_serve_or_run_the_project_is_one_line(
+    changes: str, reason: Optional[str], given: Optional[str], checkout: Path
 ) -> None:
+    """As the one that is found, of which an environment would be made, and by PYTHON."""
     if changes:
         python_with(checkout, changes)
-    done = environment_of(checkout)
-    is_refusal(done.returncode, done.stderr, *reasons, status=1)
+    if reason:
+        done = environment_of(checkout)
+        is_refusal(done.returncode, done.stderr, reason, status=1)
+    if given:
+        words, python = ["scripts/run_multi30k.sh", "--dry-run"], str(checkout / "bin" / "python3")
+        done = environment_of(checkout, words=words, PYTHON=python)
+        is_refusal(done.returncode, done.stderr, f"PYTHON={python} {given}; name", status=1)
     assert not list(checkout.glob(".venv*"))
-
-
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
-        ("sys.version_info = (3, 8, 1)", "is not Python 3.9 to 3.14"),
-        ("sys.version_info = (3, 15, 0)", "is not Python 3.9 to 3.14"),
-        ("sys.modules['torch'] = None", "has no torch"),
-    ],
-    ids=["too old", "too new", "nothing installed"],
-)
-def test_a_python_that_cannot_run_the_project_is_one_line(
-    changes: str, reason: str, checkout: Path
-) -> None:
-    python_with(checkout, changes)
-    python = str(checkout / "bin" / "python3")
-    words = ["scripts/run_multi30k.sh", "--dry-run"]
-    done = environment_of(checkout, words=words, PYTHON=python)
-    is_refusal(done.returncode, done.stderr, f"PYTHON={python} {reason}; name", status=1)
 
 
 SCRIPTS = sorted(
