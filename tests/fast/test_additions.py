@@ -5,6 +5,7 @@ import copy
 import pickle
 import weakref
 from argparse import Namespace
+from itertools import product
 from types import SimpleNamespace
 from typing import Any, Callable, Dict, Iterator
 
@@ -201,6 +202,10 @@ AROUND: Dict[str, Callable[[nn.Module], Tensor]] = {
 }
 
 
+# with every commit, for it is long: one of each shortcut
+EXPORTED = ("heads, em", "layers, attention", "attention", "dropout", "prepared maps")
+
+
 def outcome(function: Callable[[nn.Module], Tensor], module: nn.Module) -> Any:
     """The result, or the type of what is raised."""
     torch.manual_seed(1)
@@ -211,8 +216,14 @@ def outcome(function: Callable[[nn.Module], Tensor], module: nn.Module) -> Any:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("around", [*FOLLOWED, *AROUND])
-@pytest.mark.parametrize("name", MODULES)
+@pytest.mark.parametrize(
+    ("name", "around"),
+    [
+        pytest.param(*case, marks=[pytest.mark.nightly] * (case[1] == "export" and at_night))
+        for case in product(MODULES, [*FOLLOWED, *AROUND])
+        for at_night in [case[0] not in EXPORTED]
+    ],
+)
 def test_every_module_has_the_results_of_plain_torch(name: str, around: str) -> None:
     module = MODULES[name]()
     for parameter in module.parameters():

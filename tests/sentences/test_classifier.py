@@ -32,6 +32,7 @@ from tests.support import (
     encoder_input,
     every_system,
     sentences,
+    with_every_commit,
 )
 from tests.support import build_system as build_translation_system
 
@@ -43,13 +44,7 @@ def loss_of(model: torch.nn.Module) -> torch.Tensor:
 
 
 # The first ten have every kind of mechanism; the others are combinations, and run at night.
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=[pytest.mark.nightly] if place > 9 else [])
-        for place, name in enumerate(SENTENCE_SYSTEMS)
-    ],
-)
+@with_every_commit(10, SENTENCE_SYSTEMS)
 def test_padding_precision_and_gradients_of_every_classifier(name: str) -> None:
     model = build_system(name)
     # a pair alone is the same pair in a padded batch
