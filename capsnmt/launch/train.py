@@ -148,6 +148,13 @@ def train(cfg: Any) -> None:
             logger.info(json.dumps({PEAK_MEMORY: round(peak_memory(trainer.device), 3)}))
         return losses, ended or bool(cause)
 
+    @patch(fairseq_train, "train")
+    def train_epoch(original: Any, cfg: Any, trainer: Any, *more: Any) -> Tuple[List[Any], bool]:
+        # fairseq asks after an update: one that resumes at its end would make one too many
+        if 0 < cfg.optimization.max_update <= trainer.get_num_updates():
+            return [None], True
+        return original(cfg, trainer, *more)
+
     fairseq_train.validate_and_save = validate_and_save
     patch(checkpoint_utils, "torch_persistent_save")(save)
     # fairseq would forget the peak after every update; its gb_free is the least so far instead

@@ -121,6 +121,8 @@ def test_stopped_three_times_is_bit_for_bit_as_never_stopped(data: Path, tmp_pat
         assert running.reaches(f'"stopped_by": "{name}", "updates": {done}}}')
     succeed(TRAIN, *line)
     assert_same(stopped, uninterrupted)
+    succeed(TRAIN, *line)  # as by its commands.sh, after what follows has failed
+    assert_same(stopped, uninterrupted)
 
 
 @pytest.mark.one_host  # the count is ours, not the host's
