@@ -236,6 +236,10 @@ NO_GRAPH = (
     *("offload_activations", "checkpoint_activations", "base_layers", "disagreement"),
 )
 READS_INSIDE = {"criterion": ("label_smoothed_cross_entropy_with_disagreement",)}
+ALIGNS = {
+    "load_alignments": (),
+    "criterion": ("label_smoothed_cross_entropy_with_alignment",),
+}
 GRAPH = "a graph is the same in every update, and nothing reads its inside"
 EXCLUSIONS: Sequence[Exclusion] = [
     (NOT_RANDOM, ["routing_coefficients"], "only EM routing can have them"),
@@ -253,6 +257,7 @@ EXCLUSIONS: Sequence[Exclusion] = [
     ([{"autocast": ()}], PRECISIONS, "both choose the precision"),
     ([{"compile": ()}], NO_GRAPH, GRAPH),
     ([READS_INSIDE], ["compile"], GRAPH),
+    ([ALIGNS], ["decoder_layerdrop"], "the top layer, whose weights are learned, may not run"),
     ([{"init_from": ()}], STARTS, "the latter replaces every parameter"),
 ]
 """Settings, the options that each of them excludes, and why."""
