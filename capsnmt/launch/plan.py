@@ -94,6 +94,9 @@ def check_before(run: Run, planned: Sequence[Path]) -> None:
     if kind_of(run).prepare(run) is None:
         kind_of(run).check_data(run)
     if not run.settings.classifies:
+        gone = run.sources is not None and not run.sources.is_dir()
+        if gone and not run.data.is_complete():  # whose command would speak of its own flag
+            raise ConfigurationError(f"--data {run.sources}: no such folder; check the path")
         # these steps come first and last: a library may not be missing after hours
         require(*([] if run.data.manifest.is_file() else ["data"]), "evaluation")
         from capsnmt.evaluation.metrics import build_metrics
