@@ -106,20 +106,18 @@ def load_activation(activation, token, I, N, real, PER_PAIR: tl.constexpr, RUN: 
 
 
 @triton.jit
-def m_step(V, R, variance_floor):
-    """Fit one Gaussian per output capsule: return r ``[N]``; mu and var, ``[N, D]``."""
+def m_step(V, R, lam, beta_a, beta_u, variance_floor, real_d):
+    """Fit one Gaussian per output capsule: return r; mu and var, ``[N, D]``; chi / r and logit A.
+
+    chi[n] / r[n] is the sum over D of log sigma + (1 + log 2 pi) / 2.
+    """
     r = tl.sum(R, 0)
     per_mass = tile.reciprocal(tl.maximum(r, tile.MASS_FLOOR))[:, None]
     mu = tl.sum(R[:, :, None] * V, 0) * per_mass  # li2019 eq 10
     X = V - mu[None, :, :]
     var = tl.sum(R[:, :, None] * X * X, 0) * per_mass + variance_floor  # eq 11
-    return r, mu, var
-
-
-@triton.jit
-def description_length(var, real_d):
-    """Return chi[n] / r[n], the sum over D of log sigma + (1 + log 2 pi) / 2."""
-    return tl.sum(tl.where(real_d, 0.5 * tl.log(var) + (0.5 + HALF_LOG_2PI), 0.0), 1)
+    cost = tl.sum(tl.where(real_d, 0.5 * tl.log(var) + (0.5 + HALF_LOG_2PI), 0.0), 1)
+    return r, mu, var, cost, lam * (beta_a - beta_u * r - cost * r)  # dou2019 eq 13, 14
 
 
 @triton.jit
@@ -141,9 +139,8 @@ def coefficients(t, V, a, beta_a, beta_u, variance_floor, lam_step, real, real_d
     mu = tl.zeros([V.shape[1], V.shape[2]], tl.float32)
     var = mu + float("inf")
     for s in range(t):
-        r, mu, var = m_step(V, C * a, variance_floor)
-        cost = description_length(var, real_d)
-        logit_A = (1.0 + s * lam_step) * (beta_a - beta_u * r - cost * r)  # dou2019 eq 13, 14
+        lam = 1.0 + s * lam_step
+        _, mu, var, cost, logit_A = m_step(V, C * a, lam, beta_a, beta_u, variance_floor, real_d)
         C = e_step(V, mu, var, logit_A, cost, real, D)
     return C, mu, var
 
@@ -177,9 +174,8 @@ def forward_kernel(
     b_a = tile.load_tile(beta_a + n, n < N)
     b_u = tile.load_tile(beta_u + n, n < N)
     C, _, _ = coefficients(T - 1, V, a, b_a, b_u, variance_floor, lam_step, real, real_d, N, D)
-    r, mu, var = m_step(V, C * a, variance_floor)
-    cost = description_length(var, real_d)
-    logit_A = (1.0 + (T - 1) * lam_step) * (b_a - b_u * r - cost * r)
+    lam = 1.0 + (T - 1) * lam_step
+    _, mu, _, _, logit_A = m_step(V, C * a, lam, b_a, b_u, variance_floor, real_d)
     tile.store_matrix(capsules, token, tl.sigmoid(logit_A)[:, None] * mu, N, D)  # li2019 eq 9
 
 
@@ -240,10 +236,8 @@ def backward_kernel(
                 T - 1 - back, V, a, b_a, b_u, variance_floor, lam_step, real, real_d, N, D
             )
             R = C * a
-            r, mu, var = m_step(V, R, variance_floor)
-            cost = description_length(var, real_d)
             lam = 1.0 + (T - 1 - back) * lam_step
-            logit_A = lam * (b_a - b_u * r - cost * r)
+            r, mu, var, cost, logit_A = m_step(V, R, lam, b_a, b_u, variance_floor, real_d)
             A = tl.sigmoid(logit_A)
             mass = tl.maximum(r, tile.MASS_FLOOR)[:, None]
 
