@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from capsnmt.routing import dynamic_routing, em_routing, inverted_routing, simple_routing
-from capsnmt.routing.backend import usable_backend
+from capsnmt.routing.backend import check_name, usable_backend
+from capsnmt.routing.checks import check_iterations
 from capsnmt.routing.numerics import VARIANCE_FLOOR
 
 COEFFICIENTS = ("agreement", "random")
@@ -203,12 +204,14 @@ class CapsuleRouting(nn.Module):
             raise ValueError(f"routing {routing!r} is unknown; choose from {', '.join(algorithms)}")
         if num_capsules < 0 or embed_dim % num_capsules:
             raise ValueError(f"{num_capsules} capsules do not divide the width {embed_dim}")
+        check_iterations(iterations)
         of_em = algorithms[routing].reads_activation and iterations == 1
         if coefficients not in COEFFICIENTS[: 1 + of_em]:
             raise ValueError(
                 f"{routing} with {iterations} iterations has no coefficients {coefficients!r}; "
                 f"give agreement, or, to EM routing with one iteration, random"
             )
+        check_name(backend)
         self.routing, self.algorithm = routing, algorithms[routing]
         self.num_capsules, self.iterations, self.backend = num_capsules, iterations, backend
         self.inputs = inputs

@@ -98,12 +98,17 @@ def check_backend(name: str, device_type: Optional[str] = None) -> str:
     Raises:
         ValueError: the backend is unknown, or this machine cannot build its kernels.
     """
-    if name not in BACKENDS:
-        raise ValueError(f"routing backend {name!r} is unknown; use one of {', '.join(BACKENDS)}")
+    check_name(name)
     obstacle = backend_obstacle(name, device_type)
     if obstacle:
         raise ValueError(f"routing backend {name!r} {obstacle}; use auto or eager")
     return name
+
+
+def check_name(name: str) -> None:
+    """Raise a ValueError unless there is a backend of this name."""
+    if name not in BACKENDS:
+        raise ValueError(f"routing backend {name!r} is unknown; use one of {', '.join(BACKENDS)}")
 
 
 def backend_obstacle(name: str, device_type: Optional[str] = None) -> Optional[str]:

@@ -43,8 +43,8 @@ class HeadRouting(CapsuleRouting):
         coefficients: ``agreement``, or ``random``, see :class:`.CapsuleRouting`.
 
     Raises:
-        ValueError: ``routing`` is unknown, N does not divide d, or ``coefficients`` are not as
-            above; in a call, ``backend`` is unknown or T is below 1.
+        ValueError: ``routing`` or ``backend`` is unknown, N does not divide d, T is below 1, or
+            ``coefficients`` are not as above.
 
     >>> import torch
     >>> routing = HeadRouting(8, num_heads=2, routing="em", num_capsules=4)

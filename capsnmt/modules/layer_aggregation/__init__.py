@@ -47,7 +47,7 @@ def layer_aggregation(
             aggregation reads them.
 
     Raises:
-        ValueError: ``mode`` is not position-wise, or :class:`LayerRouting` refuses a setting.
+        ValueError: ``mode`` is not position-wise, or its class refuses a setting.
     """
     if mode == "linear":
         return LinearCombination(embed_dim, num_layers)
@@ -83,7 +83,7 @@ def layer_connection(
         block: S, the sublayers of a block (``attention-residuals`` only).
 
     Raises:
-        ValueError: ``mode`` is not a connection.
+        ValueError: ``mode`` is not a connection, or its class refuses a setting.
     """
     if mode == "dlcl":
         return DLCL(embed_dim, num_layers, normalize_before)

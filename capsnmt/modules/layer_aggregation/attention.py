@@ -9,7 +9,7 @@ from capsnmt.modules.shortcuts import SHORTCUTS
 from capsnmt.routing.inputs_kept import keep_inputs
 from capsnmt.routing.numerics import compute_dtype, without_autocast
 
-from .base import LayerAggregation, check_count
+from .base import LayerAggregation, check_count, check_positive
 from .connection import LayerConnection
 
 
@@ -140,6 +140,9 @@ class AttentionResiduals(LayerConnection):
         sublayers: the sublayers of a layer; n = L times as many.
         block: S.
 
+    Raises:
+        ValueError: one of them is below 1.
+
     >>> residuals, below = AttentionResiduals(8, num_layers=1, sublayers=2), []
     >>> h = residuals.follow(torch.randn(5, 3, 8), below)  # the embedding [T, B, d]
     >>> for sublayer in (torch.tanh, torch.sin):
@@ -151,6 +154,7 @@ class AttentionResiduals(LayerConnection):
     within_layers = True
 
     def __init__(self, embed_dim: int, num_layers: int, sublayers: int, block: int = 1) -> None:
+        check_positive(embed_dim=embed_dim, num_layers=num_layers, sublayers=sublayers, block=block)
         super().__init__(num_layers * sublayers + 1)
         self.sublayers = sublayers
         self.block = block

@@ -7,6 +7,13 @@ import torch
 from torch import Tensor, nn
 
 
+def check_positive(**sizes: int) -> None:
+    """Raise unless every size is at least 1."""
+    for name, size in sizes.items():
+        if size < 1:
+            raise ValueError(f"layer aggregation: {name} must be at least 1, not {size}")
+
+
 def check_count(states: List[Tensor], expected: int) -> None:
     """Raise unless the number of states is the expected one."""
     if len(states) != expected:
@@ -26,13 +33,16 @@ def reset_linear(linear: nn.Module, gain: float = 1.0) -> None:
 class LayerAggregation(nn.Module):
     """Aggregation of the layers H^1..H^L, L tensors ``[..., d]``, into one ``[..., d]``.
 
-    Each position is aggregated independently, so incremental decoding needs no state. A call raises
-    a ValueError if it gets another number of layers. One that is a sum over the layers says by
-    ``contributions(layers)`` what each adds, ``[..., L, d]``.
+    Each position is aggregated independently, so incremental decoding needs no state. One that is a
+    sum over the layers says by ``contributions(layers)`` what each adds, ``[..., L, d]``.
+
+    Raises:
+        ValueError: L or d is below 1; in a call, the number of layers is not L.
     """
 
     def __init__(self, embed_dim: int, num_layers: int) -> None:
         super().__init__()
+        check_positive(embed_dim=embed_dim, num_layers=num_layers)
         self.embed_dim = embed_dim
         self.num_layers = num_layers
 

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .base import LayerAggregation, check_count, reset_linear
+from .base import LayerAggregation, check_count, check_positive, reset_linear
 
 
 class LinearCombination(LayerAggregation):
@@ -88,6 +88,7 @@ class IterativeCombination(LayerAggregation):
 
     def __init__(self, embed_dim: int, num_layers: int, ffn_dim: int) -> None:
         super().__init__(embed_dim, num_layers)
+        check_positive(ffn_dim=ffn_dim)
         self.merges = nn.ModuleList(MergeLayers(embed_dim, ffn_dim) for _ in range(1, num_layers))
 
     def forward(self, layers: List[Tensor]) -> Tensor:
@@ -120,6 +121,7 @@ class DynamicCombination(LayerAggregation):
 
     def __init__(self, embed_dim: int, num_layers: int, ffn_dim: int) -> None:
         super().__init__(embed_dim, num_layers)
+        check_positive(ffn_dim=ffn_dim)
         self.fc1 = nn.Linear(num_layers * embed_dim, ffn_dim)
         self.fc2 = nn.Linear(ffn_dim, num_layers * embed_dim)
         self.reset_parameters()

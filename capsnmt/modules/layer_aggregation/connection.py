@@ -8,6 +8,8 @@ from torch import Tensor, nn
 from capsnmt.routing.inputs_kept import keep_inputs
 from capsnmt.routing.numerics import without_autocast
 
+from .base import check_positive
+
 OVERFLOW_FP16 = ("dlcl", "dense")
 """The connections whose gradients exceed the range of fp16."""
 
@@ -131,6 +133,7 @@ class DLCL(WeightedConnection):
     """
 
     def __init__(self, embed_dim: int, num_layers: int, normalize_before: bool) -> None:
+        check_positive(embed_dim=embed_dim, num_layers=num_layers)
         super().__init__([torch.full((n,), 1 / n) for n in range(1, num_layers + 2)])
         self.normalize_before = normalize_before
         norms = num_layers + 1 if normalize_before else num_layers
@@ -165,6 +168,7 @@ class DepthWeightedAverage(WeightedConnection):
     """
 
     def __init__(self, num_layers: int) -> None:
+        check_positive(num_layers=num_layers)
         super().__init__([torch.eye(n)[-1].clone() for n in range(2, num_layers + 2)])
 
     def row(self, count: int) -> Tensor:

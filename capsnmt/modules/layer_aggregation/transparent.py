@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from capsnmt.modules.attention import Attention
 
-from .base import check_count
+from .base import check_count, check_positive
 
 
 class TransparentMixture(nn.Module):
@@ -24,7 +24,7 @@ class TransparentMixture(nn.Module):
         num_decoder_layers: M.
 
     Raises:
-        ValueError: in a call, the number of states is not L + 1.
+        ValueError: either is below 1; in a call, the number of states is not L + 1.
 
     >>> mixture = TransparentMixture(num_states=2, num_decoder_layers=3)
     >>> states = [torch.tensor([1.0, 0.0]), torch.tensor([3.0, 4.0])]  # L + 1 = 2, d = 2
@@ -34,6 +34,7 @@ class TransparentMixture(nn.Module):
 
     def __init__(self, num_states: int, num_decoder_layers: int) -> None:
         super().__init__()
+        check_positive(num_states=num_states, num_decoder_layers=num_decoder_layers)
         self.weight = nn.Parameter(torch.zeros(num_states, num_decoder_layers))
 
     def forward(self, states: List[Tensor]) -> Tensor:
