@@ -78,7 +78,7 @@ def test_what_cannot_be_trained_here_is_said_before_the_data_are_read(
     flags = ("--head-aggregation", "em", "--routing-backend", "triton")
     done = command("fairseq_cli.train", *training(data, tmp_path, "capsnmt_transformer", 1, *flags))
     assert done.returncode == 1
-    assert done.stderr.splitlines()[-1].startswith("--routing-backend: ")
+    assert done.stderr.splitlines()[-1].startswith("--routing-backend triton: ")
     assert "Start iterating over samples" not in done.stdout + done.stderr
 
 

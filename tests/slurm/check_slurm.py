@@ -100,11 +100,11 @@ def submit(corpus: Path, output: Path, seed: int, *flags: str) -> str:
     return job[1]
 
 
-def state(job: str) -> str:
+def state(job: str, field: str = "JobState") -> str:
     text = subprocess.run(
         ["scontrol", "show", "job", job], stdout=subprocess.PIPE, text=True, check=True
     ).stdout
-    return text.partition("JobState=")[2].split()[0]
+    return text.partition(f"{field}=")[2].split()[0]
 
 
 def limit(job: str, time_limit: str) -> None:
@@ -208,6 +208,24 @@ def test_a_job_that_its_user_cancels_saves_and_does_not_return(
     console = (run / "console.log").read_text(encoding="utf-8")
     assert console.count("training on 2 devices") == 1
     assert "(rank 1): tcp://127.0.0.1:" in console
+
+
+@pytest.mark.nightly  # with every commit tests/launch/test_slurm.py has what is submitted
+def test_a_row_waits_for_the_job_of_its_baseline(
+    cluster: None, corpus: Path, tmp_path: Path
+) -> None:
+    output = tmp_path / "runs"
+    short = ["--max-update", "20", "--set", "train.save-interval-updates=20"]
+    first = submit(corpus, output, 3, *short)
+    other = submit(corpus, output, 3, *short, "--name", "other", "--baseline", "tiny")
+    waits = state(other, "Dependency"), state(other)
+    if state(first) in ("PENDING", "RUNNING"):  # so it was when the other one was looked at
+        assert waits[0].startswith(f"afterok:{first}")
+        assert waits[1] == "PENDING"
+    run = output / "other" / "seed-3"
+    wait_for_end(other, run, output / "tiny" / "seed-3")
+    assert state(first) == "COMPLETED"
+    assert '"tiny"' in (run / "scores.json").read_text(encoding="utf-8")
 
 
 def test_two_runs_side_by_side_in_one_allocation_meet_at_ports_of_their_own(
