@@ -10,10 +10,11 @@ import numpy as np
 
 from capsnmt import records
 from capsnmt.cli import ConfigurationError
-from capsnmt.configurations import Settings
+from capsnmt.configurations import Scoring, Settings
 from capsnmt.corpora.__main__ import build_parser, preparation
 from capsnmt.corpora.prepared import SUBWORDS
 from capsnmt.evaluation.__main__ import parse_arguments
+from capsnmt.evaluation.text import text_format
 from capsnmt.launch import flags, training_step
 from capsnmt.launch.run import Run, python
 from capsnmt.lines import read_lines
@@ -129,7 +130,7 @@ def check_data(run: Run) -> Tuple[List[Path], List[Path]]:
     # Data that an older version prepared can be trained on; no more of its manifest is needed.
     known = records.read(run.data.manifest, dict)
     subsets, made = known.get("subsets", {}), known.get("segmentation", {}).get("method")
-    joined = (run.settings.score and run.settings.score.remove_bpe) or "subword_nmt"
+    joined = text_format("generate", (run.settings.score or Scoring()).remove_bpe).remove_bpe
     joins = {"remove-bpe", "post-process"} & {*run.settings.generate}
     if not joins and joined != SUBWORDS.get(made, joined):
         raise ConfigurationError(
