@@ -181,8 +181,11 @@ def test_kernels_fit_the_registers_and_the_memory_of_a_gpu(case: str, target: st
         assert registers * threads <= REGISTERS[TARGETS[target][0]]
         assert spilled <= CASES[case].spilled
         assert kernel.metadata.shared <= SHARED
+        assembly = kernel.asm.get("ptx") or kernel.asm["amdgcn"]
         # atomics would add in an order that varies
-        assert not re.search(r"\batom\.|_atomic_", kernel.asm.get("ptx") or kernel.asm["amdgcn"])
+        assert not re.search(r"\batom\.|_atomic_", assembly)
+        # a thread reads neighbours at once
+        assert not re.search(r"\bld\.global\.\S*b16", assembly)
 
 
 def test_one_build_routes_sentences_of_all_lengths_up_to_a_power_of_two() -> None:

@@ -84,6 +84,12 @@ def real_pairs(input_mask, output_mask, token, I, N, I_PAD: tl.constexpr, N_PAD:
 
 
 @triton.jit
+def masked(V, real, mask):
+    """Return the votes, 0 where they are masked: what is read there may be NaN."""
+    return V if mask is None else tl.where(real[:, :, None], V, 0.0)
+
+
+@triton.jit
 def preactivation(C, V, NORMALISE: tl.constexpr):
     """Return S ``[N, D]``."""
     S = tl.sum(C[:, :, None] * V, 0)  # duan2020 eq 7
@@ -214,7 +220,8 @@ def forward_kernel(
     """Route one token: read its votes once, write its capsules and logits once."""
     token = tl.program_id(0).to(tl.int64)
     real = real_pairs(input_mask, output_mask, token, I, N, I_PAD, N_PAD)
-    V = tile.load_votes(votes, token, real, I, N, D, D_PAD, RUN)
+    V = tile.load_votes(votes, token, I, N, D, I_PAD, N_PAD, D_PAD, RUN)
+    V = masked(V, real, input_mask)
     C, O = coefficients(T - 1, V, real, D, NORMALISE, INVERTED)
     out = capsules_of(preactivation(C, V, NORMALISE), D, D_PAD, INVERTED)
     tile.store_matrix(capsules, token, tile.rounded(out, capsules), N, D)
@@ -248,7 +255,8 @@ def backward_kernel(
     """
     token = tl.program_id(0).to(tl.int64)
     real = real_pairs(input_mask, output_mask, token, I, N, I_PAD, N_PAD)
-    V = tile.load_votes(votes, token, real, I, N, D, D_PAD, RUN)
+    V = tile.load_votes(votes, token, I, N, D, I_PAD, N_PAD, D_PAD, RUN)
+    V = masked(V, real, input_mask)
     g_last = tl.zeros([N_PAD, D_PAD], tl.float32)
     if g_capsules is not None:
         g_last = tile.load_matrix(g_capsules, token, tile.in_range(N, D, N_PAD, D_PAD), N, D)

@@ -169,7 +169,7 @@ def forward_kernel(
     n = tl.arange(0, N_PAD)
     real = tile.in_range(I, N, I_PAD, N_PAD)
     real_d = tl.arange(0, D_PAD)[None, :] < D
-    V = tile.load_votes(votes, token, real, I, N, D, D_PAD, RUN)
+    V = tile.load_votes(votes, token, I, N, D, I_PAD, N_PAD, D_PAD, RUN)
     a = load_activation(activation, token, I, N, real, PER_PAIR, RUN)
     b_a = tile.load_tile(beta_a + n, n < N)
     b_u = tile.load_tile(beta_u + n, n < N)
@@ -222,7 +222,7 @@ def backward_kernel(
     real = tile.in_range(I, N, I_PAD, N_PAD)
     real_nd = tile.in_range(N, D, N_PAD, D_PAD)
     while token < end:
-        V = tile.load_votes(votes, token, real, I, N, D, D_PAD, RUN)
+        V = tile.load_votes(votes, token, I, N, D, I_PAD, N_PAD, D_PAD, RUN)
         a = load_activation(activation, token, I, N, real, PER_PAIR, RUN)
         g_out = tile.load_matrix(g_capsules, token, real_nd, N, D)
         gV = tl.zeros([I_PAD, N_PAD, D_PAD], tl.float32)

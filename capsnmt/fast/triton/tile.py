@@ -56,9 +56,10 @@ def real_positions(mask, token, size, SIZE_PAD: tl.constexpr):
 
 
 @triton.jit
-def in_range(rows, columns, R_PAD: tl.constexpr, C_PAD: tl.constexpr):
-    """Return which elements of a matrix ``[rows, columns]`` are not padding."""
-    return (tl.arange(0, R_PAD)[:, None] < rows) & (tl.arange(0, C_PAD)[None, :] < columns)
+def in_range(rows, columns, R_PAD: tl.constexpr, C_PAD: tl.constexpr, first=0):
+    """Return which elements of a matrix ``[rows, columns]``, from a first row, are not padding."""
+    row = first + tl.arange(0, R_PAD)
+    return (row[:, None] < rows) & (tl.arange(0, C_PAD)[None, :] < columns)
 
 
 @triton.jit
@@ -72,36 +73,48 @@ def vote_pointers(
     ND_PAD: tl.constexpr,
     D_PAD: tl.constexpr,
     RUN: tl.constexpr,
+    first,
 ):
-    """Return the pointers ``[I, N D]`` to V[i,n,d] of a token.
+    """Return the pointers ``[I, N D]`` to V[i,n,d] of a token, and which are not padding.
 
     Triton gives a thread votes that are next to each other: no more than ``RUN`` capsules, it is
     told here. With three axes its versions disagree how to order those along which they are not.
+    A mask of three axes, reshaped, would have it read and write one vote after another.
     """
+    i = first + tl.arange(0, I_PAD)[:, None]
     nd = tl.arange(0, ND_PAD)
-    inputs = votes + token * I * N * D + tl.arange(0, I_PAD)[:, None] * N * D
-    return tl.max_contiguous(inputs + (nd // D_PAD * D + nd % D_PAD)[None, :], [1, RUN * D_PAD])
+    inputs = votes + token * I * N * D + i * N * D
+    pointers = tl.max_contiguous(inputs + (nd // D_PAD * D + nd % D_PAD)[None, :], [1, RUN * D_PAD])
+    return pointers, (i < I) & ((nd // D_PAD < N) & (nd % D_PAD < D))[None, :]
 
 
 @triton.jit
-def load_votes(votes, token, real, I, N, D, D_PAD: tl.constexpr, RUN: tl.constexpr):
-    """Load the votes ``[I, N, D]`` of a token in fp32; 0 where its pairs are not real."""
-    real = real[:, :, None] & (tl.arange(0, D_PAD) < D)[None, None, :]
-    ND_PAD: tl.constexpr = real.shape[1] * D_PAD
-    pointers = vote_pointers(votes, token, I, N, D, real.shape[0], ND_PAD, D_PAD, RUN)
-    return tl.reshape(load_tile(pointers, tl.reshape(real, pointers.shape)), real.shape)
+def load_votes(
+    votes,
+    token,
+    I,
+    N,
+    D,
+    I_PAD: tl.constexpr,
+    N_PAD: tl.constexpr,
+    D_PAD: tl.constexpr,
+    RUN: tl.constexpr,
+    first=0,
+):
+    """Load the votes ``[I, N, D]`` of a token, from a first input, in fp32; 0 as padding."""
+    ND_PAD: tl.constexpr = N_PAD * D_PAD
+    pointers, real = vote_pointers(votes, token, I, N, D, I_PAD, ND_PAD, D_PAD, RUN, first)
+    return tl.reshape(load_tile(pointers, real), [I_PAD, N_PAD, D_PAD])
 
 
 @triton.jit
-def store_votes(votes, token, V, I, N, D, RUN: tl.constexpr):
-    """Store the votes ``[I, N, D]`` of a token."""
+def store_votes(votes, token, V, I, N, D, RUN: tl.constexpr, first=0):
+    """Store the votes ``[I, N, D]`` of a token, from a first input."""
     I_PAD: tl.constexpr = V.shape[0]
     D_PAD: tl.constexpr = V.shape[2]
     ND_PAD: tl.constexpr = V.shape[1] * D_PAD
-    pointers = vote_pointers(votes, token, I, N, D, I_PAD, ND_PAD, D_PAD, RUN)
-    real = in_range(I, N, I_PAD, V.shape[1])[:, :, None]
-    real = real & (tl.arange(0, D_PAD)[None, None, :] < D)
-    tl.store(pointers, tl.reshape(V, pointers.shape), mask=tl.reshape(real, pointers.shape))
+    pointers, real = vote_pointers(votes, token, I, N, D, I_PAD, ND_PAD, D_PAD, RUN, first)
+    tl.store(pointers, tl.reshape(V, pointers.shape), mask=real)
 
 
 @triton.jit
