@@ -14,13 +14,14 @@ from torch import Tensor
 from capsnmt.routing.numerics import inverse_temperature
 
 from . import tile
+from .launch import padded
 
 HALF_LOG_2PI = tl.constexpr(math.log(2 * math.pi) / 2)
 
 PROGRAMS = 1024
 """Most programs of a backward pass. Each adds the gradients of beta_a and beta_u over its tokens in
 their order; the partial sums are added afterwards. Without atomics two runs give the same bits, and
-with a constant two GPUs add in the same order."""
+with a constant two GPUs add in the same order. Each has room for what it keeps of one token."""
 
 
 def shared_arguments(
@@ -64,12 +65,14 @@ def backward(
     variance_floor: float,
 ) -> Tuple[Tensor, Optional[Tensor], Tensor, Tensor]:
     """Compute the gradients of the votes, the activation, beta_a and beta_u."""
-    tokens, N = votes.size(0), votes.size(-2)
+    tokens, I, N, D = votes.shape
     tokens_per_program = max(1, triton.cdiv(tokens, PROGRAMS))
     programs = triton.cdiv(tokens, tokens_per_program)
     g_votes = torch.empty_like(votes)
     g_activation = None if activation is None else torch.empty_like(activation)
     g_betas = votes.new_empty(2, programs, N, dtype=torch.float32)
+    kept = votes.new_empty(programs, iterations, N * (2 * D + 3), dtype=torch.float32)
+    log_sums = votes.new_empty(programs, iterations, padded(I), dtype=torch.float32)
     backward_kernel[(programs,)](
         votes,
         activation,
@@ -79,8 +82,11 @@ def backward(
         g_votes,
         g_activation,
         *g_betas,
+        kept,
+        log_sums,
         tokens=tokens,
         tokens_per_program=tokens_per_program,
+        BLOCK=block_of(padded(I)),
         **shared_arguments(votes, activation, iterations, variance_floor),
     )
     # each by itself: an operation of torch may not return two views of a tensor
@@ -90,23 +96,34 @@ def backward(
     return g_votes, g_activation, g_beta_a, g_beta_u
 
 
+def block_of(inputs: int) -> int:
+    """Return how many inputs of a token the gradient works on at once: a quarter, or four.
+
+    Four tiles of 16 x 1024 are all registers of a multiprocessor. With the gradient of the votes
+    in one, what is computed of a block at a time fits beside it.
+    """
+    return max(min(inputs, 4), inputs // 4)
+
+
 @triton.jit
-def load_activation(activation, token, I, N, real, PER_PAIR: tl.constexpr, RUN: tl.constexpr):
+def load_activation(
+    activation, token, I, N, real, PER_PAIR: tl.constexpr, RUN: tl.constexpr, first=0
+):
     """Return a_in ``[I, N]``; its value is arbitrary outside the real pairs, where C is 0."""
     I_PAD: tl.constexpr = real.shape[0]
     N_PAD: tl.constexpr = real.shape[1]
     if activation is None:
         a = tl.full([I_PAD, N_PAD], 1.0, tl.float32)  # the compiler drops the products
     elif PER_PAIR:
-        a = tile.load_matrix(activation, token, real, I, N, RUN)
+        a = tile.load_matrix(activation, token, real, I, N, RUN, first)
     else:
-        inputs = tl.broadcast_to(tl.arange(0, I_PAD)[:, None], [I_PAD, N_PAD])
+        inputs = tl.broadcast_to(first + tl.arange(0, I_PAD)[:, None], [I_PAD, N_PAD])
         a = tile.load_tile(activation + token * I + inputs, real)
     return a
 
 
 @triton.jit
-def m_step(V, R, lam, beta_a, beta_u, variance_floor, real_d):
+def m_step(V, R, lam, beta_a, beta_u, variance_floor, D):
     """Fit one Gaussian per output capsule: return r; mu and var, ``[N, D]``; chi / r and logit A.
 
     chi[n] / r[n] is the sum over D of log sigma + (1 + log 2 pi) / 2.
@@ -116,33 +133,71 @@ def m_step(V, R, lam, beta_a, beta_u, variance_floor, real_d):
     mu = tl.sum(R[:, :, None] * V, 0) * per_mass  # li2019 eq 10
     X = V - mu[None, :, :]
     var = tl.sum(R[:, :, None] * X * X, 0) * per_mass + variance_floor  # eq 11
-    cost = tl.sum(tl.where(real_d, 0.5 * tl.log(var) + (0.5 + HALF_LOG_2PI), 0.0), 1)
+    real_d = tl.arange(0, V.shape[2])[None, :] < D
+    cost = tl.sum(tl.where(real_d, 0.5 * tile.log(var) + (0.5 + HALF_LOG_2PI), 0.0), 1)
     return r, mu, var, cost, lam * (beta_a - beta_u * r - cost * r)  # dou2019 eq 13, 14
 
 
 @triton.jit
-def e_step(V, mu, var, logit_A, cost, real, D):
-    """Return C[i,n] for the next iteration (li2019 eq 12)."""
-    log_A = tl.minimum(logit_A, 0.0) - tl.log(1.0 + tile.exp(-tl.abs(logit_A)))
+def assignment_logits(V, gaussian, real, D):
+    """Return the logits of C ``[I, N]`` in the next iteration, log A + log p(V) (li2019 eq 12)."""
+    _, mu, var, cost, logit_A = gaussian
+    log_A = tl.minimum(logit_A, 0.0) - tile.log(1.0 + tile.exp(-tl.abs(logit_A)))
     X = V - mu[None, :, :]
     exponent = tl.sum(X * X * (0.5 * tile.reciprocal(var))[None, :, :], 2)
-    return tile.softmax_over_outputs((log_A - (cost - 0.5 * D))[None, :] - exponent, real)
+    return tl.where(real, (log_A - (cost - 0.5 * D))[None, :] - exponent, tile.LOWEST)
 
 
 @triton.jit
-def coefficients(t, V, a, beta_a, beta_u, variance_floor, lam_step, real, real_d, N, D):
-    """Return C[i,n] of iteration t, and mu and var ``[N, D]`` of the E-step that gave it.
+def kept_at(kept, N, D, N_PAD: tl.constexpr, D_PAD: tl.constexpr, RUN: tl.constexpr):
+    """Return where r, mu, var, chi / r and logit A of an iteration are kept, and which are real."""
+    n = tl.max_contiguous(tl.arange(0, N_PAD), [RUN])
+    nd = tl.max_contiguous(n[:, None] * D + tl.arange(0, D_PAD)[None, :], [RUN, D_PAD])
+    vectors = kept + 2 * N * D + n
+    pointers = vectors, kept + nd, kept + N * D + nd, vectors + N, vectors + 2 * N
+    real_nd = tile.in_range(N, D, N_PAD, D_PAD)
+    return pointers, (n < N, real_nd, real_nd, n < N, n < N)
 
-    Its first value is 1/N, as of an infinite variance; then t times M-step and E-step.
+
+@triton.jit
+def route(
+    V,
+    a,
+    beta_a,
+    beta_u,
+    variance_floor,
+    lam_step,
+    real,
+    N,
+    D,
+    T: tl.constexpr,
+    RUN: tl.constexpr,
+    kept=None,
+    log_sums=None,
+):
+    """Return the Gaussians of the last iteration, as :func:`m_step` does.
+
+    Those of the others are stored in ``kept [T, N (2 D + 3)]``, if given. C[i,n] after iteration t
+    is then exp(logits - log_sums[t, i]); that of the first iteration is 1/N.
     """
-    C = tl.where(real, 1.0 / N, 0.0)
-    mu = tl.zeros([V.shape[1], V.shape[2]], tl.float32)
-    var = mu + float("inf")
-    for s in range(t):
-        lam = 1.0 + s * lam_step
-        _, mu, var, cost, logit_A = m_step(V, C * a, lam, beta_a, beta_u, variance_floor, real_d)
-        C = e_step(V, mu, var, logit_A, cost, real, D)
-    return C, mu, var
+    R = tl.where(real, 1.0 / N, 0.0) * a
+    for t in range(T - 1):
+        lam = 1.0 + t * lam_step
+        gaussian = m_step(V, R, lam, beta_a, beta_u, variance_floor, D)
+        b = assignment_logits(V, gaussian, real, D)
+        highest = tl.max(b, 1, keep_dims=True)
+        exponential = tl.where(real, tile.exp(b - highest), 0.0)
+        # The sum is at least 1 where an input is real; where it is padding, C is 0.
+        total = tl.maximum(tl.sum(exponential, 1, keep_dims=True), 1.0)
+        R = exponential * tile.reciprocal(total) * a
+        if kept is not None:
+            N_PAD: tl.constexpr = V.shape[1]
+            pointers, masks = kept_at(kept + t * N * (2 * D + 3), N, D, N_PAD, V.shape[2], RUN)
+            for k in tl.static_range(5):
+                tl.store(pointers[k], gaussian[k], mask=masks[k])
+            i = tl.arange(0, V.shape[0])[:, None]
+            tl.store(log_sums + t * V.shape[0] + i, highest + tile.log(total))
+    return m_step(V, R, 1.0 + (T - 1) * lam_step, beta_a, beta_u, variance_floor, D)
 
 
 @triton.jit
@@ -168,15 +223,47 @@ def forward_kernel(
     token = tl.program_id(0).to(tl.int64)
     n = tl.arange(0, N_PAD)
     real = tile.in_range(I, N, I_PAD, N_PAD)
-    real_d = tl.arange(0, D_PAD)[None, :] < D
     V = tile.load_votes(votes, token, I, N, D, I_PAD, N_PAD, D_PAD, RUN)
     a = load_activation(activation, token, I, N, real, PER_PAIR, RUN)
     b_a = tile.load_tile(beta_a + n, n < N)
     b_u = tile.load_tile(beta_u + n, n < N)
-    C, _, _ = coefficients(T - 1, V, a, b_a, b_u, variance_floor, lam_step, real, real_d, N, D)
-    lam = 1.0 + (T - 1) * lam_step
-    _, mu, _, _, logit_A = m_step(V, C * a, lam, b_a, b_u, variance_floor, real_d)
-    tile.store_matrix(capsules, token, tl.sigmoid(logit_A)[:, None] * mu, N, D)  # li2019 eq 9
+    gaussian = route(V, a, b_a, b_u, variance_floor, lam_step, real, N, D, T, RUN)
+    A = tl.sigmoid(gaussian[4])
+    tile.store_matrix(capsules, token, A[:, None] * gaussian[1], N, D)  # li2019 eq 9
+
+
+@triton.jit
+def m_step_gradient(g_out, g_log_A, g_mu, g_var, gaussian, lam, beta_u, variance_floor):
+    """Return the gradient of chi ``[N]``, and those of r, mu and var as R changes them.
+
+    g_out is the gradient of A mu, the others are what the E-step adds to those of log A, mu, var.
+    """
+    r, mu, var, cost, logit_A = gaussian
+    A = tl.sigmoid(logit_A)
+    mass = tl.maximum(r, tile.MASS_FLOOR)[:, None]
+    # the result A mu, and log A - sum_D log sigma of the E-step
+    g_logit_A = (tl.sum(g_out * mu, 1) * A + g_log_A) * tl.sigmoid(-logit_A)
+    # logit A = lam (beta_a - beta_u r - chi), chi = cost r
+    g_chi = -lam * g_logit_A
+    g_r = g_chi * (beta_u + cost)
+    g_log_sigma = (g_chi * r - g_log_A)[:, None]
+    per_mass = tile.reciprocal(mass)
+    g_var = tile.bound(g_var + g_log_sigma * (0.5 * tile.reciprocal(var))) * per_mass
+    # X = V - mu, mu = sum_i R V / mass, and sum_i R X = (mass - r) mu
+    g_mu += g_out * A[:, None] - 2.0 * g_var * (mass - r[:, None]) * mu
+    g_mu = g_mu * per_mass
+    # Where r is below its floor, the mass is a constant.
+    kept = tl.where(r >= tile.MASS_FLOOR, 1.0, 0.0)[:, None]
+    g_r += tl.sum((1.0 - kept) * g_mu * mu - kept * g_var * (var - variance_floor), 1)
+    return g_chi, g_r, g_mu, g_var
+
+
+@triton.jit
+def through_m_step(V, R, mu, g_r, g_mu, g_var):
+    """Return the gradients of R ``[I, N]``, and of V ``[I, N, D]`` at a constant R."""
+    X = V - mu[None, :, :]  # in which the gradient of R is of the second degree
+    gR = g_r[None, :] + tl.sum(X * (g_var[None, :, :] * X + g_mu[None, :, :]), 2)
+    return gR, R[:, :, None] * (2.0 * X * g_var[None, :, :] + g_mu[None, :, :])
 
 
 @triton.jit(do_not_specialize=["tokens", "tokens_per_program"])  # one build for all batches
@@ -190,6 +277,8 @@ def backward_kernel(
     g_activation,
     g_beta_a,
     g_beta_u,
+    kept,
+    log_sums,
     tokens,
     tokens_per_program,
     variance_floor,
@@ -203,84 +292,111 @@ def backward_kernel(
     N_PAD: tl.constexpr,
     D_PAD: tl.constexpr,
     RUN: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):
     """Walk the iterations of one token after another backwards; gX is the gradient of X.
 
-    Nothing is kept from the forward pass: C of iteration t is computed again from the votes. At the
-    papers' T = 3 this costs three M-steps and one E-step more than keeping the iterates would.
+    A token is routed again. Of each iteration what is kept are the Gaussians, and one number an
+    input that makes C from them: its gradient then belongs to an input, so that ``BLOCK`` inputs
+    at a time are read, from the cache. The gradients of all votes stay in registers.
     The interpreter of Triton 3.6 has no range of a variable, which is a tensor there.
     """
     program = tl.program_id(0).to(tl.int64)
     n = tl.arange(0, N_PAD)
-    real_d = tl.arange(0, D_PAD)[None, :] < D
-    b_a = tile.load_tile(beta_a + n, n < N)
+    block_i = tl.arange(0, BLOCK)
     b_u = tile.load_tile(beta_u + n, n < N)
     sum_g_beta_a = tl.zeros([N_PAD], tl.float32)
     sum_g_beta_u = tl.zeros([N_PAD], tl.float32)
+    kept += program * T * N * (2 * D + 3)
+    log_sums += program * T * I_PAD
     token = program * tokens_per_program
     end = tl.minimum(token + tokens_per_program, tokens)
-    real = tile.in_range(I, N, I_PAD, N_PAD)
-    real_nd = tile.in_range(N, D, N_PAD, D_PAD)
     while token < end:
+        real = tile.in_range(I, N, I_PAD, N_PAD)
         V = tile.load_votes(votes, token, I, N, D, I_PAD, N_PAD, D_PAD, RUN)
         a = load_activation(activation, token, I, N, real, PER_PAIR, RUN)
-        g_out = tile.load_matrix(g_capsules, token, real_nd, N, D)
-        gV = tl.zeros([I_PAD, N_PAD, D_PAD], tl.float32)
-        ga = tl.zeros([I_PAD, N_PAD], tl.float32)
+        tl.debug_barrier()  # other threads have read what is kept
+        b_a = tile.load_tile(beta_a + n, n < N)
+        gaussian = route(
+            V, a, b_a, b_u, variance_floor, lam_step, real, N, D, T, RUN, kept, log_sums
+        )
+        tl.debug_barrier()  # other threads have written what is kept
+        gVs, gas = (), ()
+        for _ in tl.static_range(I_PAD // BLOCK):
+            gVs += (tl.zeros([BLOCK, N_PAD, D_PAD], tl.float32),)  # type: ignore[assignment]
+            gas += (tl.zeros([BLOCK, N_PAD], tl.float32),)  # type: ignore[assignment]
+        g_out = tile.load_matrix(g_capsules, token, tile.in_range(N, D, N_PAD, D_PAD), N, D)
         # what the E-step after an iteration adds to the gradients of log A, mu and var
         g_log_A = tl.zeros([N_PAD], tl.float32)
         g_mu = tl.zeros([N_PAD, D_PAD], tl.float32)
         g_var = tl.zeros([N_PAD, D_PAD], tl.float32)
-        for back in range(T):
-            C, mu_before, var_before = coefficients(
-                T - 1 - back, V, a, b_a, b_u, variance_floor, lam_step, real, real_d, N, D
+        for back in range(T - 1):
+            t = T - 1 - back
+            lam = 1.0 + t * lam_step
+            g_chi, g_r, g_mu, g_var = m_step_gradient(
+                g_out, g_log_A, g_mu, g_var, gaussian, lam, b_u, variance_floor
             )
-            R = C * a
-            lam = 1.0 + (T - 1 - back) * lam_step
-            r, mu, var, cost, logit_A = m_step(V, R, lam, b_a, b_u, variance_floor, real_d)
-            A = tl.sigmoid(logit_A)
-            mass = tl.maximum(r, tile.MASS_FLOOR)[:, None]
-
-            # the result A mu, and log A - sum_D log sigma of the E-step
-            g_logit_A = (tl.sum(g_out * mu, 1) * A + g_log_A) * tl.sigmoid(-logit_A)
-            # logit A = lam (beta_a - beta_u r - chi), chi = cost r
-            g_chi = -lam * g_logit_A
             sum_g_beta_a -= g_chi
-            sum_g_beta_u += g_chi * r
-            g_r = g_chi * (b_u + cost)
-            g_log_sigma = (g_chi * r - g_log_A)[:, None]
-            per_mass = tile.reciprocal(mass)
-            g_var = tile.bound(g_var + g_log_sigma * (0.5 * tile.reciprocal(var))) * per_mass
-            # X = V - mu, mu = sum_i R V / mass, and sum_i R X = (mass - r) mu
-            g_mu += g_out * A[:, None] - 2.0 * g_var * (mass - r[:, None]) * mu
-            g_mu = g_mu * per_mass
-            # Where r is below its floor, the mass is a constant.
-            kept = tl.where(r >= tile.MASS_FLOOR, 1.0, 0.0)[:, None]
-            g_r += tl.sum((1.0 - kept) * g_mu * mu - kept * g_var * (var - variance_floor), 1)
-            gV += R[:, :, None] * (
-                2.0 * (V - mu[None, :, :]) * g_var[None, :, :] + g_mu[None, :, :]
+            sum_g_beta_u += g_chi * gaussian[0]
+            mu = gaussian[1]
+            before, masks = kept_at(kept + (t - 1) * N * (2 * D + 3), N, D, N_PAD, D_PAD, RUN)
+            gaussian = (
+                tile.load_tile(before[0], masks[0]),
+                tile.load_tile(before[1], masks[1]),
+                tl.load(before[2], mask=masks[2], other=1.0),
+                tile.load_tile(before[3], masks[3]),
+                tile.load_tile(before[4], masks[4]),
             )
-            X = V - mu[None, :, :]  # in which the gradient of R is of the second degree
-            gR = g_r[None, :] + tl.sum(X * (g_var[None, :, :] * X + g_mu[None, :, :]), 2)
-            ga += gR * C
-            # C = softmax of log A - sum_D (log sigma + X^2 / (2 var)) of the iteration before
-            gL = tile.softmax_gradient(gR * a, C)
-            precision = tile.reciprocal(var_before)
-            X = V - mu_before[None, :, :]
-            gLX = gL[:, :, None] * X
-            gV -= gLX * precision[None, :, :]
-            g_log_A = tl.sum(gL, 0)
-            g_mu = tl.sum(gLX, 0) * precision
-            g_var = tl.sum(gLX * X, 0) * (0.5 * precision * precision)
+            precision = tile.reciprocal(gaussian[2])
             g_out = tl.zeros([N_PAD, D_PAD], tl.float32)  # only the last iteration has a result
-        tile.store_votes(g_votes, token, gV, I, N, D, RUN)
-        if g_activation is not None:
-            if PER_PAIR:
-                tile.store_matrix(g_activation, token, ga, I, N, RUN)
-            else:  # a_in belongs to an input
-                exists = tl.max(real.to(tl.int32), 1) != 0
-                of_input = tl.sum(tl.where(real, ga, 0.0), 1)
-                tl.store(g_activation + token * I + tl.arange(0, I_PAD), of_input, mask=exists)
+            g_log_A = tl.zeros([N_PAD], tl.float32)
+            sum_gLX = tl.zeros([N_PAD, D_PAD], tl.float32)
+            sum_gLXX = tl.zeros([N_PAD, D_PAD], tl.float32)
+            gV_blocks, ga_blocks = (), ()
+            for block in tl.static_range(I_PAD // BLOCK):
+                tl.debug_barrier()  # or the compiler reads all blocks at once
+                first = block * BLOCK
+                real_b = tile.in_range(I, N, BLOCK, N_PAD, first)
+                V_b = tile.load_votes(votes, token, I, N, D, BLOCK, N_PAD, D_PAD, RUN, first)
+                a_b = load_activation(activation, token, I, N, real_b, PER_PAIR, RUN, first)
+                log_sum = tl.load(log_sums + (t - 1) * I_PAD + first + block_i)[:, None]
+                b = assignment_logits(V_b, gaussian, real_b, D)
+                C = tl.where(real_b, tile.exp(b - log_sum), 0.0)
+                gR, gV = through_m_step(V_b, C * a_b, mu, g_r, g_mu, g_var)
+                # C = softmax of log A - sum_D (log sigma + X^2 / (2 var)) of the iteration before
+                gL = tile.softmax_gradient(gR * a_b, C)
+                X = V_b - gaussian[1][None, :, :]
+                gLX = gL[:, :, None] * X
+                gV += gVs[block] - gLX * precision[None, :, :]
+                gV_blocks += (gV,)  # type: ignore[assignment]
+                ga_blocks += (gas[block] + gR * C,)  # type: ignore[assignment]
+                g_log_A += tl.sum(gL, 0)
+                sum_gLX += tl.sum(gLX, 0)
+                sum_gLXX += tl.sum(gLX * X, 0)
+            gVs, gas = gV_blocks, ga_blocks
+            g_mu = sum_gLX * precision
+            g_var = sum_gLXX * (0.5 * precision * precision)
+        g_chi, g_r, g_mu, g_var = m_step_gradient(
+            g_out, g_log_A, g_mu, g_var, gaussian, 1.0, b_u, variance_floor
+        )
+        sum_g_beta_a -= g_chi
+        sum_g_beta_u += g_chi * gaussian[0]
+        for block in tl.static_range(I_PAD // BLOCK):
+            first = block * BLOCK
+            real_b = tile.in_range(I, N, BLOCK, N_PAD, first)
+            V_b = tile.load_votes(votes, token, I, N, D, BLOCK, N_PAD, D_PAD, RUN, first)
+            a_b = load_activation(activation, token, I, N, real_b, PER_PAIR, RUN, first)
+            C = tl.where(real_b, 1.0 / N, 0.0)
+            gR, gV = through_m_step(V_b, C * a_b, gaussian[1], g_r, g_mu, g_var)
+            tile.store_votes(g_votes, token, gVs[block] + gV, I, N, D, RUN, first)
+            if g_activation is not None:
+                ga = gas[block] + gR * C
+                if PER_PAIR:
+                    tile.store_matrix(g_activation, token, ga, I, N, RUN, first)
+                else:  # a_in belongs to an input
+                    of_input = tl.sum(tl.where(real_b, ga, 0.0), 1)
+                    to_input = g_activation + token * I + first + block_i
+                    tl.store(to_input, of_input, mask=first + block_i < I)
         token += 1
     tl.store(g_beta_a + program * N + n, sum_g_beta_a, mask=n < N)
     tl.store(g_beta_u + program * N + n, sum_g_beta_u, mask=n < N)

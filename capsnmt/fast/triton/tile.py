@@ -23,6 +23,7 @@ LOWEST = tl.constexpr(torch.finfo(torch.float32).min)
 BOUND = tl.constexpr(torch.finfo(torch.float32).max ** 0.25)
 LARGEST_HALF = tl.constexpr(torch.finfo(torch.float16).max)
 LOG2_E = tl.constexpr(math.log2(math.e))
+LN_2 = tl.constexpr(math.log(2))
 INTERPRETED = tl.constexpr(interprets())
 
 
@@ -119,27 +120,32 @@ def store_votes(votes, token, V, I, N, D, RUN: tl.constexpr, first=0):
 
 @triton.jit
 def matrix_pointers(
-    first, token, rows, columns, R_PAD: tl.constexpr, C_PAD: tl.constexpr, RUN: tl.constexpr
+    matrix, token, rows, columns, R_PAD: tl.constexpr, C_PAD: tl.constexpr, RUN: tl.constexpr
 ):
     """Return the pointers to the matrix ``[rows, columns]`` of a token."""
     offsets = tl.arange(0, R_PAD)[:, None] * columns + tl.arange(0, C_PAD)[None, :]
     if RUN > 0:  # in the layout of the votes
         offsets = tl.max_contiguous(offsets, [1, RUN])
-    return first + token * rows * columns + offsets
+    return matrix + token * rows * columns + offsets
 
 
 @triton.jit
-def load_matrix(first, token, real, rows, columns, RUN: tl.constexpr = 0):
-    """Load the matrix of a token in fp32, capsules or, with ``RUN``, pairs; 0 where not real."""
-    pointers = matrix_pointers(first, token, rows, columns, real.shape[0], real.shape[1], RUN)
+def load_matrix(matrix, token, real, rows, columns, RUN: tl.constexpr = 0, first=0):
+    """Load the matrix of a token, from a first row, in fp32; 0 where not real.
+
+    It is one of capsules or, with ``RUN``, of pairs.
+    """
+    start = matrix + first * columns
+    pointers = matrix_pointers(start, token, rows, columns, real.shape[0], real.shape[1], RUN)
     return load_tile(pointers, real)
 
 
 @triton.jit
-def store_matrix(first, token, x, rows, columns, RUN: tl.constexpr = 0):
-    """Store the matrix of a token, capsules or, with ``RUN``, pairs."""
-    pointers = matrix_pointers(first, token, rows, columns, x.shape[0], x.shape[1], RUN)
-    mask = in_range(rows, columns, x.shape[0], x.shape[1])
+def store_matrix(matrix, token, x, rows, columns, RUN: tl.constexpr = 0, first=0):
+    """Store the matrix of a token, from a first row: capsules or, with ``RUN``, pairs."""
+    start = matrix + first * columns
+    pointers = matrix_pointers(start, token, rows, columns, x.shape[0], x.shape[1], RUN)
+    mask = in_range(rows, columns, x.shape[0], x.shape[1], first)
     tl.store(pointers, x, mask=mask)
 
 
@@ -163,6 +169,14 @@ def exp(x):
     if INTERPRETED:
         return tl.exp(x)
     return libdevice.exp2(x * LOG2_E)
+
+
+@triton.jit
+def log(x):
+    """Return ln x in three instructions of a GPU, where Triton's own takes twenty."""
+    if INTERPRETED:
+        return tl.log(x)
+    return libdevice.log2(x) * LN_2
 
 
 @triton.jit
