@@ -75,9 +75,10 @@ CASES = {
     "dynamic, masked": Case("dynamic_routing", (5, 30, 2), options=["masks"]),
     "vertical": Case("vertical_routing", (8, 30, 30), options=["masks"]),
     "vertical, largest": Case("vertical_routing", (8, 64, 64), options=["masks"]),
-    # **D**: their tiles fill the registers of a program. Not measured on a GPU yet.
+    # **D**: their tiles fill the registers of a program. As Triton 3.6 and 3.7 build them for sm_90
+    # nothing is spilled; 3.9 and sm_100 spill a few. Not measured on a GPU yet.
     "em heads, big": Case("em_routing", (16, 1024, 1), 80),
-    "simple heads, big": Case("simple_routing", (16, 1024, 1)),
+    "simple heads, big": Case("simple_routing", (16, 1024, 1), 80),
 }
 
 

@@ -376,27 +376,28 @@ def backward_kernel(
             gVs, gas = gV_blocks, ga_blocks
             g_mu = sum_gLX * precision
             g_var = sum_gLXX * (0.5 * precision * precision)
-        g_chi, g_r, g_mu, g_var = m_step_gradient(
+        # The names of the first iteration are its own: Triton 3.3 takes others for the loop's.
+        g_chi_0, g_r_0, g_mu_0, g_var_0 = m_step_gradient(
             g_out, g_log_A, g_mu, g_var, gaussian, 1.0, b_u, variance_floor
         )
-        sum_g_beta_a -= g_chi
-        sum_g_beta_u += g_chi * gaussian[0]
-        for block in tl.static_range(I_PAD // BLOCK):
-            first = block * BLOCK
-            real_b = tile.in_range(I, N, BLOCK, N_PAD, first)
-            V_b = tile.load_votes(votes, token, I, N, D, BLOCK, N_PAD, D_PAD, RUN, first)
-            a_b = load_activation(activation, token, I, N, real_b, PER_PAIR, RUN, first)
-            C = tl.where(real_b, 1.0 / N, 0.0)
-            gR, gV = through_m_step(V_b, C * a_b, gaussian[1], g_r, g_mu, g_var)
-            tile.store_votes(g_votes, token, gVs[block] + gV, I, N, D, RUN, first)
+        sum_g_beta_a -= g_chi_0
+        sum_g_beta_u += g_chi_0 * gaussian[0]
+        for block_0 in tl.static_range(I_PAD // BLOCK):
+            first_0 = block_0 * BLOCK
+            real_0 = tile.in_range(I, N, BLOCK, N_PAD, first_0)
+            V_0 = tile.load_votes(votes, token, I, N, D, BLOCK, N_PAD, D_PAD, RUN, first_0)
+            a_0 = load_activation(activation, token, I, N, real_0, PER_PAIR, RUN, first_0)
+            C_0 = tl.where(real_0, 1.0 / N, 0.0)
+            gR_0, gV_0 = through_m_step(V_0, C_0 * a_0, gaussian[1], g_r_0, g_mu_0, g_var_0)
+            tile.store_votes(g_votes, token, gVs[block_0] + gV_0, I, N, D, RUN, first_0)
             if g_activation is not None:
-                ga = gas[block] + gR * C
+                ga = gas[block_0] + gR_0 * C_0
                 if PER_PAIR:
-                    tile.store_matrix(g_activation, token, ga, I, N, RUN, first)
+                    tile.store_matrix(g_activation, token, ga, I, N, RUN, first_0)
                 else:  # a_in belongs to an input
-                    of_input = tl.sum(tl.where(real_b, ga, 0.0), 1)
-                    to_input = g_activation + token * I + first + block_i
-                    tl.store(to_input, of_input, mask=first + block_i < I)
+                    of_input = tl.sum(tl.where(real_0, ga, 0.0), 1)
+                    to_input = g_activation + token * I + first_0 + block_i
+                    tl.store(to_input, of_input, mask=first_0 + block_i < I)
         token += 1
     tl.store(g_beta_a + program * N + n, sum_g_beta_a, mask=n < N)
     tl.store(g_beta_u + program * N + n, sum_g_beta_u, mask=n < N)

@@ -2,11 +2,12 @@
 
 One program routes one token. Its votes, I x N x D, are a tile in registers, on which all iterations
 run in fp32; in vertical routing it reads those of a head at a time, from the cache. **D**: nothing
-is stored for the backward pass but the inputs. The backward kernel routes again up to each
-iteration, from the last to the first, in O(T^2) arithmetic on the tile.
+is stored for the backward pass but the inputs. The backward kernel routes again: once, and what the
+iterations need is kept in the cache, or, in the agreement kernels, up to each iteration, from the
+last to the first, in O(T^2) arithmetic on the tile.
 
 The limit is the rate of instructions, not memory. As Triton 3.6 to 3.9 build them for sm_90, in
-bf16 and at T = 3, EM routing of heads takes at best 3.9 times the memory's time forward and 5.6
+bf16 and at T = 3, EM routing of heads takes at best 4.0 times the memory's time forward and 4.9
 backward, the others 3.1 and 3.7. *Reckoned* from the instructions: no GPU has measured it yet.
 
 This file imports torch only. Triton is imported by the first call.
@@ -37,8 +38,8 @@ MAXIMUM_TILE = 2**15
 def threads_of(tile: int) -> int:
     """Return the threads of a program for a padded tile.
 
-    A thread has 16 votes, and spills no register on sm_80 to sm_100. Of 2^14 votes and more it has
-    32, and the gradients spill: four such tiles in fp32 are all registers of a multiprocessor.
+    A thread has 16 votes, and of 2^14 votes and more 32: four such tiles in fp32 are all registers
+    of a multiprocessor, so that the gradients read votes again in place of keeping them.
     """
     return min(tile // 16, max(tile // 32, 512))
 
