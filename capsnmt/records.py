@@ -156,14 +156,15 @@ def _explain(error: msgspec.ValidationError, value: Any, kind: Any) -> str:
         value = value[int(key)] if isinstance(value, (list, tuple)) else value[key]
         keys.append(key)
     name, kind = ".".join(keys) or "the file", _plain_type(kind)
+    where = f"{name}: " if keys else ""  # the caller has said which file, or flag
     if of_key:
         wrong = next(key for key in value if not _fits(key, get_args(kind)[0]))
         return f"{name}: the key is {shown(wrong)}; {problem}"
     if "unknown field" in problem:
         known = ", ".join(field.encode_name for field in structs.fields(kind))
-        return f"{name}: {problem}; choose from {known}"
+        return f"{where}{problem}; choose from {known}"
     if "missing" in problem:
-        return f"{name}: {problem}"
+        return f"{where}{problem}"
     if "enum" in problem:
         problem = f"choose from {', '.join(map(str, get_args(kind)))}"
     elif isinstance(value, bool) and "`str" in problem:

@@ -181,6 +181,11 @@ def chosen_paths(args: argparse.Namespace) -> List[Path]:
             )
         below = inputs[0] / "checkpoints"  # where capsnmt-run saves those of a run
         is_run = below.is_dir() and not any(inputs[0].glob("checkpoint*.pt"))
+        seeds = sorted(inputs[0].glob("seed-*/checkpoints"))
+        if seeds and not is_run:
+            raise ConfigurationError(
+                f"{inputs[0]} has a folder of each seed; give one, such as {seeds[0].parent}"
+            )
         return choose(below if is_run else inputs[0], *choices[0])
     if choices:
         if not inputs[0].exists():

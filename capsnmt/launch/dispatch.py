@@ -94,6 +94,7 @@ def write_config(options: Namespace, path: Path) -> None:
         file.write(f"# {name}, as capsnmt-run --write-config wrote it\n")
         yaml.safe_dump(records.plain(settings), file, sort_keys=False, allow_unicode=True)
     words = ["capsnmt-run", "--config", str(path)]
+    words += ["--name", name] if options.name else []  # else it is that of the file
     words += ["--prepared", str(options.prepared)] if options.prepared else []
     print(f"{path}: edit it, and run: {shlex.join(words)}")
 

@@ -24,8 +24,10 @@ def difference_cell(difference: float) -> str:
 
     >>> difference_cell(0.5), difference_cell(-1)
     ('+0.50', '−1.00')
+    >>> difference_cell(-0.001)
+    '+0.00'
     """
-    return f"{difference:+.2f}".replace("-", MINUS)
+    return f"{round(difference, 2) + 0.0:+.2f}".replace("-", MINUS)
 
 
 def p_cell(p_value: Optional[float]) -> str:

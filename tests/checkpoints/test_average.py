@@ -81,6 +81,16 @@ def test_the_mean_of_two_trainings_or_of_one_model_twice_is_warned_of(
         assert f"1.pt has the weights of {tmp_path / '0.pt'}, which count twice" in said
 
 
+def test_a_row_of_seeds_is_no_run(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    for seed in (1, 2):
+        (tmp_path / f"seed-{seed}" / "checkpoints").mkdir(parents=True)
+        write(tmp_path / f"seed-{seed}" / "checkpoints" / "checkpoint_last.pt")
+    command = [str(tmp_path), "--last-updates", "2", "--output", str(tmp_path / "mean.out")]
+    assert main(command) == 2
+    assert f"give one, such as {tmp_path / 'seed-1'}\n" in capsys.readouterr().err
+    assert not (tmp_path / "mean.out").exists()
+
+
 def test_checkpoints_are_ordered_by_their_numbers(tmp_path: Path) -> None:
     by_update = [f"checkpoint_{e}_{u}.pt" for e, u in ((1, 900), (2, 1000), (10, 1100))]
     for name in (*by_update, *(f"checkpoint{i}.pt" for i in range(1, 12)), "checkpoint_last.pt"):

@@ -93,8 +93,11 @@ def test_the_settings_are_written_to_be_edited(
     plan: Launch, launch: Launch, mine: Path, tmp_path: Path
 ) -> None:
     own = ["--prepared", "mine", "--arch", ARCH, "--cpu"]
-    said = launch(*own, "--set", "train.lr=0.002", "--write-config", "row.yaml")
+    lr = ("--set", "train.lr=0.002")
+    said = launch(*own, *lr, "--write-config", "row.yaml")
     assert said == "row.yaml: edit it, and run: capsnmt-run --config row.yaml --prepared mine\n"
+    named = launch(*own, *lr, "--name", "a row", "--write-config", tmp_path.parent / "named.yaml")
+    assert named.endswith(" --name 'a row' --prepared mine\n")
     assert [path.name for path in tmp_path.iterdir() if path != mine] == ["row.yaml"]
     settings = yaml.safe_load((tmp_path / "row.yaml").read_text("utf-8"))
     assert settings["train"]["lr"] == 0.002
