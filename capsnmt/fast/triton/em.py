@@ -139,13 +139,13 @@ def m_step(V, R, lam, beta_a, beta_u, variance_floor, D):
 
 
 @triton.jit
-def assignment_logits(V, gaussian, real, D):
+def assignment_logits(V, gaussian, D):
     """Return the logits of C ``[I, N]`` in the next iteration, log A + log p(V) (li2019 eq 12)."""
     _, mu, var, cost, logit_A = gaussian
     log_A = tl.minimum(logit_A, 0.0) - tile.log(1.0 + tile.exp(-tl.abs(logit_A)))
     X = V - mu[None, :, :]
     exponent = tl.sum(X * X * (0.5 * tile.reciprocal(var))[None, :, :], 2)
-    return tl.where(real, (log_A - (cost - 0.5 * D))[None, :] - exponent, tile.LOWEST)
+    return (log_A - (cost - 0.5 * D))[None, :] - exponent
 
 
 @triton.jit
@@ -184,11 +184,8 @@ def route(
     for t in range(T - 1):
         lam = 1.0 + t * lam_step
         gaussian = m_step(V, R, lam, beta_a, beta_u, variance_floor, D)
-        b = assignment_logits(V, gaussian, real, D)
-        highest = tl.max(b, 1, keep_dims=True)
-        exponential = tl.where(real, tile.exp(b - highest), 0.0)
-        # The sum is at least 1 where an input is real; where it is padding, C is 0.
-        total = tl.maximum(tl.sum(exponential, 1, keep_dims=True), 1.0)
+        b = assignment_logits(V, gaussian, D)
+        largest, exponential, total = tile.softmax_parts(b, real)
         R = exponential * tile.reciprocal(total) * a
         if kept is not None:
             N_PAD: tl.constexpr = V.shape[1]
@@ -196,7 +193,7 @@ def route(
             for k in tl.static_range(5):
                 tl.store(pointers[k], gaussian[k], mask=masks[k])
             i = tl.arange(0, V.shape[0])[:, None]
-            tl.store(log_sums + t * V.shape[0] + i, highest + tile.log(total))
+            tl.store(log_sums + t * V.shape[0] + i, largest + tile.log(total))
     return m_step(V, R, 1.0 + (T - 1) * lam_step, beta_a, beta_u, variance_floor, D)
 
 
@@ -360,7 +357,7 @@ def backward_kernel(
                 V_b = tile.load_votes(votes, token, I, N, D, BLOCK, N_PAD, D_PAD, RUN, first)
                 a_b = load_activation(activation, token, I, N, real_b, PER_PAIR, RUN, first)
                 log_sum = tl.load(log_sums + (t - 1) * I_PAD + first + block_i)[:, None]
-                b = assignment_logits(V_b, gaussian, real_b, D)
+                b = assignment_logits(V_b, gaussian, D)
                 C = tl.where(real_b, tile.exp(b - log_sum), 0.0)
                 gR, gV = through_m_step(V_b, C * a_b, mu, g_r, g_mu, g_var)
                 # C = softmax of log A - sum_D (log sigma + X^2 / (2 var)) of the iteration before

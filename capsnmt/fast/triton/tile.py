@@ -188,12 +188,22 @@ def reciprocal(x):
 
 
 @triton.jit
+def softmax_parts(b, real):
+    """Return the largest of ``b [..., N]``, e^(b - largest), 0 at other than real pairs, its sum.
+
+    The sum is at least 1 where a row has a real pair; where it has none, C is to be 0.
+    """
+    b = tl.where(real, b, LOWEST)
+    largest = tl.max(b, -1, keep_dims=True)
+    exponential = tl.where(real, exp(b - largest), 0.0)
+    return largest, exponential, tl.maximum(tl.sum(exponential, -1, keep_dims=True), 1.0)
+
+
+@triton.jit
 def softmax_over_outputs(b, real):
     """Return C = softmax over n of ``b [..., N]``; 0 at other than real pairs."""
-    b = tl.where(real, b, LOWEST)
-    exponential = tl.where(real, exp(b - tl.max(b, -1, keep_dims=True)), 0.0)
-    # The sum is at least 1 where a row has a real pair; where it has none, C is 0.
-    return exponential * reciprocal(tl.maximum(tl.sum(exponential, -1, keep_dims=True), 1.0))
+    _, exponential, total = softmax_parts(b, real)
+    return exponential * reciprocal(total)
 
 
 @triton.jit
