@@ -71,8 +71,9 @@ def backward(
     g_votes = torch.empty_like(votes)
     g_activation = None if activation is None else torch.empty_like(activation)
     g_betas = votes.new_empty(2, programs, N, dtype=torch.float32)
-    kept = votes.new_empty(programs, iterations, N * (2 * D + 3), dtype=torch.float32)
-    log_sums = votes.new_empty(programs, iterations, padded(I), dtype=torch.float32)
+    steps = max(iterations - 1, 1)  # the last iteration has no E-step
+    kept = votes.new_empty(programs, steps, N * (2 * D + 3), dtype=torch.float32)
+    log_sums = votes.new_empty(programs, steps, padded(I), dtype=torch.float32)
     backward_kernel[(programs,)](
         votes,
         activation,
@@ -177,8 +178,8 @@ def route(
 ):
     """Return the Gaussians of the last iteration, as :func:`m_step` does.
 
-    Those of the others are stored in ``kept [T, N (2 D + 3)]``, if given. C[i,n] after iteration t
-    is then exp(logits - log_sums[t, i]); that of the first iteration is 1/N.
+    Those of the others are stored in ``kept [T - 1, N (2 D + 3)]``, if given. C[i,n] after
+    iteration t is then exp(logits - log_sums[t, i]); that of the first iteration is 1/N.
     """
     R = tl.where(real, 1.0 / N, 0.0) * a
     for t in range(T - 1):
@@ -304,8 +305,8 @@ def backward_kernel(
     b_u = tile.load_tile(beta_u + n, n < N)
     sum_g_beta_a = tl.zeros([N_PAD], tl.float32)
     sum_g_beta_u = tl.zeros([N_PAD], tl.float32)
-    kept += program * T * N * (2 * D + 3)
-    log_sums += program * T * I_PAD
+    kept += program * (T - 1) * N * (2 * D + 3)
+    log_sums += program * (T - 1) * I_PAD
     token = program * tokens_per_program
     end = tl.minimum(token + tokens_per_program, tokens)
     while token < end:
