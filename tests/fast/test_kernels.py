@@ -243,13 +243,15 @@ def test_em_gradients_where_masses_are_below_their_floor(activation):
     assert_as_exact_as_eager(em_all, tensors, 3)
 
 
-def test_masked_votes_need_not_be_finite():
+@pytest.mark.parametrize("axis", [1, 2])
+def test_masked_votes_need_not_be_finite(axis):
     votes = random(1, 3, 4, 2)
-    votes[0, 1] = float("inf")
+    votes.select(axis, 1).fill_(float("inf"))
 
     def masked(votes, T, **options):
-        inputs = torch.tensor([[True, False, True]])
-        return routing.dynamic_routing(votes, T, inputs, **options)
+        inputs = torch.tensor([[True, False, True]]) if axis == 1 else None
+        outputs = torch.tensor([[True, False, True, True]]) if axis == 2 else None
+        return routing.dynamic_routing(votes, T, inputs, outputs, **options)
 
     assert_as_exact_as_eager(masked, [votes], 3)
 

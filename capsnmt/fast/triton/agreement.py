@@ -84,10 +84,12 @@ def real_pairs(input_mask, output_mask, token, I, N, I_PAD: tl.constexpr, N_PAD:
 
 
 @triton.jit
-def load_votes(votes, input_mask, token, real, I, N, D, D_PAD: tl.constexpr, RUN: tl.constexpr):
+def load_votes(votes, masks, token, real, I, N, D, D_PAD: tl.constexpr, RUN: tl.constexpr):
     """Load the votes of a token, 0 where they are masked: what is read there may be NaN."""
     V = tile.load_votes(votes, token, I, N, D, real.shape[0], real.shape[1], D_PAD, RUN)
-    return V if input_mask is None else tl.where(real[:, :, None], V, 0.0)
+    if masks[0] is None and masks[1] is None:
+        return V
+    return tl.where(real[:, :, None], V, 0.0)
 
 
 @triton.jit
@@ -221,7 +223,7 @@ def forward_kernel(
     """Route one token: read its votes once, write its capsules and logits once."""
     token = tl.program_id(0).to(tl.int64)
     real = real_pairs(input_mask, output_mask, token, I, N, I_PAD, N_PAD)
-    V = load_votes(votes, input_mask, token, real, I, N, D, D_PAD, RUN)
+    V = load_votes(votes, (input_mask, output_mask), token, real, I, N, D, D_PAD, RUN)
     C, O = coefficients(T - 1, V, real, D, NORMALISE, INVERTED)
     out = capsules_of(preactivation(C, V, NORMALISE), D, D_PAD, INVERTED)
     tile.store_matrix(capsules, token, tile.rounded(out, capsules), N, D)
@@ -255,7 +257,7 @@ def backward_kernel(
     """
     token = tl.program_id(0).to(tl.int64)
     real = real_pairs(input_mask, output_mask, token, I, N, I_PAD, N_PAD)
-    V = load_votes(votes, input_mask, token, real, I, N, D, D_PAD, RUN)
+    V = load_votes(votes, (input_mask, output_mask), token, real, I, N, D, D_PAD, RUN)
     g_last = tl.zeros([N_PAD, D_PAD], tl.float32)
     if g_capsules is not None:
         g_last = tile.load_matrix(g_capsules, token, tile.in_range(N, D, N_PAD, D_PAD), N, D)
@@ -274,13 +276,13 @@ def backward_kernel(
         g_last = tl.zeros([N_PAD, D_PAD], tl.float32)
         gV += C[:, :, None] * gS[None, :, :]
         tl.debug_barrier()  # read again: kept, the votes would take the registers of gV
-        V = load_votes(votes, input_mask, token, real, I, N, D, D_PAD, RUN)
+        V = load_votes(votes, (input_mask, output_mask), token, real, I, N, D, D_PAD, RUN)
         gC = tl.sum(gS[None, :, :] * (V - centre[None, :, :]), 2)
         # C = softmax over n of b = O . V
         gb = tile.softmax_gradient(gC, C)
         gV += gb[:, :, None] * O[None, :, :]
         tl.debug_barrier()  # and again
-        V = load_votes(votes, input_mask, token, real, I, N, D, D_PAD, RUN)
+        V = load_votes(votes, (input_mask, output_mask), token, real, I, N, D, D_PAD, RUN)
         added = tl.sum(gb[:, :, None] * V, 0)
         gO = added * scale_of(D) if INVERTED else gO + added
     C = uniform(real)

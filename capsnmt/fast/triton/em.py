@@ -135,7 +135,7 @@ def m_step(V, R, lam, beta_a, beta_u, variance_floor, D):
     X = V - mu[None, :, :]
     var = tl.sum(R[:, :, None] * X * X, 0) * per_mass + variance_floor  # eq 11
     real_d = tl.arange(0, V.shape[2])[None, :] < D
-    cost = tl.sum(tl.where(real_d, 0.5 * tile.log(var) + (0.5 + HALF_LOG_2PI), 0.0), 1)
+    cost = tl.sum(tl.where(real_d, 0.5 * tl.log(var) + (0.5 + HALF_LOG_2PI), 0.0), 1)
     return r, mu, var, cost, lam * (beta_a - beta_u * r - cost * r)  # dou2019 eq 13, 14
 
 
@@ -143,7 +143,7 @@ def m_step(V, R, lam, beta_a, beta_u, variance_floor, D):
 def assignment_logits(V, gaussian, D):
     """Return the logits of C ``[I, N]`` in the next iteration, log A + log p(V) (li2019 eq 12)."""
     _, mu, var, cost, logit_A = gaussian
-    log_A = tl.minimum(logit_A, 0.0) - tile.log(1.0 + tile.exp(-tl.abs(logit_A)))
+    log_A = tl.minimum(logit_A, 0.0) - tl.log(1.0 + tile.exp(-tl.abs(logit_A)))
     X = V - mu[None, :, :]
     exponent = tl.sum(X * X * (0.5 * tile.reciprocal(var))[None, :, :], 2)
     return (log_A - (cost - 0.5 * D))[None, :] - exponent
@@ -194,7 +194,7 @@ def route(
             for k in tl.static_range(5):
                 tl.store(pointers[k], gaussian[k], mask=masks[k])
             i = tl.arange(0, V.shape[0])[:, None]
-            tl.store(log_sums + t * V.shape[0] + i, largest + tile.log(total))
+            tl.store(log_sums + t * V.shape[0] + i, largest + tl.log(total))
     return m_step(V, R, 1.0 + (T - 1) * lam_step, beta_a, beta_u, variance_floor, D)
 
 
@@ -251,8 +251,8 @@ def m_step_gradient(g_out, g_log_A, g_mu, g_var, gaussian, lam, beta_u, variance
     g_mu += g_out * A[:, None] - 2.0 * g_var * (mass - r[:, None]) * mu
     g_mu = g_mu * per_mass
     # Where r is below its floor, the mass is a constant.
-    kept = tl.where(r >= tile.MASS_FLOOR, 1.0, 0.0)[:, None]
-    g_r += tl.sum((1.0 - kept) * g_mu * mu - kept * g_var * (var - variance_floor), 1)
+    above = tl.where(r >= tile.MASS_FLOOR, 1.0, 0.0)[:, None]
+    g_r += tl.sum((1.0 - above) * g_mu * mu - above * g_var * (var - variance_floor), 1)
     return g_chi, g_r, g_mu, g_var
 
 

@@ -7,7 +7,7 @@ iterations need is kept in the cache, or, in the agreement kernels, up to each i
 last to the first, in O(T^2) arithmetic on the tile.
 
 The limit is the rate of instructions, not memory. As Triton 3.6 to 3.9 build them for sm_90, in
-bf16 and at T = 3, EM routing of heads takes at best 4.0 times the memory's time forward and 4.9
+bf16 and at T = 3, EM routing of heads takes at best 3.9 times the memory's time forward and 4.8
 backward, the others 3.1 and 3.7. *Reckoned* from the instructions: no GPU has measured it yet.
 
 This file imports torch only. Triton is imported by the first call.

@@ -23,7 +23,6 @@ LOWEST = tl.constexpr(torch.finfo(torch.float32).min)
 BOUND = tl.constexpr(torch.finfo(torch.float32).max ** 0.25)
 LARGEST_HALF = tl.constexpr(torch.finfo(torch.float16).max)
 LOG2_E = tl.constexpr(math.log2(math.e))
-LN_2 = tl.constexpr(math.log(2))
 INTERPRETED = tl.constexpr(interprets())
 
 
@@ -169,14 +168,6 @@ def exp(x):
     if INTERPRETED:
         return tl.exp(x)
     return libdevice.exp2(x * LOG2_E)
-
-
-@triton.jit
-def log(x):
-    """Return ln x in three instructions of a GPU, where Triton's own takes twenty."""
-    if INTERPRETED:
-        return tl.log(x)
-    return libdevice.log2(x) * LN_2
 
 
 @triton.jit
